@@ -1,0 +1,1 @@
+"""Settings, embedded broker, topics, the rollbook command and the demo."""

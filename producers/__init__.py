@@ -1,0 +1,1 @@
+"""Clients that publish the lifecycle: rollout worker, reward service, trainer, weight coordinator."""

@@ -1,0 +1,1 @@
+"""Bundles and the engine that recomputes them stage by stage."""

@@ -1,0 +1,1 @@
+"""The contract: Avro records of every topic, typed models and the codec."""

@@ -1,0 +1,1 @@
+"""Tests, recorded histories and benchmarks."""
