@@ -1,15 +1,21 @@
-"""Settings and topic names: the leaf that every part may import. One table of environment variables, read in one place."""
+"""Settings and topic names: the leaf that every part may import. The one place that reads the environment."""
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
+import platformdirs
 from rollbook.schemas.errors import BadInput
 
 DEFAULT_BOOTSTRAP_SERVERS = "127.0.0.1:9092"
 DEFAULT_TOPIC_PREFIX = "rollbook."
 DEFAULT_PARTITIONS = 4
+
+# The largest record values. The topics admit a little more, since a broker counts key, headers and batch as well.
+LIFECYCLE_MAX_BYTES = PAYLOAD_MAX_BYTES = 4 * 1024 * 1024
+DECISION_MAX_BYTES = 8 * 1024 * 1024
 
 
 class Topic(StrEnum):
@@ -42,6 +48,16 @@ class Settings:
             bootstrap_servers=_non_empty(env, "ROLLBOOK_BOOTSTRAP_SERVERS", DEFAULT_BOOTSTRAP_SERVERS),
             topic_prefix=_non_empty(env, "ROLLBOOK_TOPIC_PREFIX", DEFAULT_TOPIC_PREFIX),
         )
+
+
+def cache_dir() -> Path:
+    """Where fetched and verified files live (`ROLLBOOK_CACHE_DIR`): safe to delete, they are fetched again."""
+    return Path(os.environ.get("ROLLBOOK_CACHE_DIR") or platformdirs.user_cache_path("rollbook")).absolute()
+
+
+def data_dir() -> Path:
+    """Where data that must survive lives, such as the broker's logs (`ROLLBOOK_DATA_DIR`)."""
+    return Path(os.environ.get("ROLLBOOK_DATA_DIR") or platformdirs.user_data_path("rollbook")).absolute()
 
 
 def _non_empty(env: Mapping[str, str], name: str, default: str) -> str:

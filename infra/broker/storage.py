@@ -1,0 +1,76 @@
+"""A node's data directory: ours or foreign, in use or not, formatted once with a cluster id of its own."""
+
+import base64
+import fcntl
+import subprocess
+import uuid
+
+from rollbook.infra.broker.config import NodeLayout
+from rollbook.infra.broker.files import BrokerFiles
+from rollbook.schemas.errors import BadInput, EnvironmentFault
+
+_FORMAT_TIMEOUT_S = 60
+
+
+def check_directory(layout: NodeLayout) -> None:
+    """Make the directory if need be; refuse one that holds something else, or that a living broker uses."""
+    path = layout.data_dir
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        foreign = any(path.iterdir()) and not layout.server_properties.exists()
+    except OSError as fault:
+        raise BadInput(f"{path}: cannot be a broker's data directory ({fault.strerror}): choose another") from fault
+    if foreign:
+        raise BadInput(f"{path}: not empty and not a broker's data directory: choose an empty or a new one")
+    if is_in_use(layout):
+        raise EnvironmentFault(f"{path}: another broker is using this data directory: stop it, or choose another")
+
+
+def is_in_use(layout: NodeLayout) -> bool:
+    """Whether a living broker holds the lock that Kafka takes on its log directory."""
+    try:
+        with (layout.log_dir / ".lock").open("r+") as handle:
+            fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return False
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+
+
+def cluster_id(layout: NodeLayout) -> str | None:
+    """The id that the log directory was formatted with; None before that."""
+    try:
+        text = layout.meta_properties.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    ids = [line.partition("=")[2].strip() for line in text.splitlines() if line.startswith("cluster.id=")]
+    if not ids:
+        raise EnvironmentFault(
+            f"{layout.meta_properties}: damaged, it names no cluster.id: restore or delete {layout.data_dir}"
+        )
+    return ids[0]
+
+
+def ensure_formatted(layout: NodeLayout, files: BrokerFiles) -> str:
+    """Format the log directory the first time; the cluster id. The configuration must be written before."""
+    known = cluster_id(layout)
+    if known is not None:
+        return known
+    fresh = _new_cluster_id()
+    options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", files.class_path]
+    tool = ["kafka.tools.StorageTool", "format", "-t", fresh, "-c", str(layout.server_properties)]
+    result = subprocess.run(
+        [str(files.java), *options, *tool], capture_output=True, text=True, timeout=_FORMAT_TIMEOUT_S, check=False
+    )
+    if result.returncode != 0:
+        lines = (result.stderr or result.stdout).strip().splitlines()
+        raise EnvironmentFault(f"{layout.log_dir}: formatting failed ({lines[-1] if lines else 'no output'})")
+    return fresh
+
+
+def _new_cluster_id() -> str:
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        if not text.startswith("-"):  # Kafka's tool would take it for an option
+            return text
