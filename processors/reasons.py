@@ -1,0 +1,167 @@
+"""Every reason that a decision or one of its items can carry, in ONE table with what it means."""
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Why a record, or one of its items, was decided as it was."""
+
+    OK = "ok"
+    # form and place
+    UNDECODABLE = "undecodable"
+    CONTRACT_VIOLATION = "contract_violation"
+    WRONG_PARTITION = "wrong_partition"
+    RUN_NOT_CONFIGURED = "run_not_configured"
+    # run
+    CONFIG_VERSION_NOT_RISING = "config_version_not_rising"
+    FOLD_VERSION_FALLS = "fold_version_falls"
+    PARTITION_COUNT_CHANGED = "partition_count_changed"
+    ENFORCEMENT_CHANGED = "enforcement_changed"
+    INITIAL_POLICY_CHANGED = "initial_policy_changed"
+    CONTRACT_HASH_MISMATCH = "contract_hash_mismatch"
+    # identity
+    DUPLICATE = "duplicate"
+    CONFLICT = "conflict"
+    PENDING = "pending"
+    PENDING_FULL = "pending_full"
+    BACKLOG_FULL = "backlog_full"
+    # generation and reward
+    UNREGISTERED_CONTRACT = "unregistered_contract"
+    CONTRACT_NOT_PINNED = "contract_not_pinned"
+    REWARD_NOT_PINNED = "reward_not_pinned"
+    GENERATED = "generated"
+    REWARDED = "rewarded"
+    ILLEGAL_TRANSITION = "illegal_transition"
+    QUARANTINED = "quarantined"
+    DISCARDED = "discarded"
+    # learner
+    EPOCH_CONFLICT = "epoch_conflict"
+    UNKNOWN_CHECKPOINT = "unknown_checkpoint"
+    LEARNER_FENCED = "learner_fenced"
+    # update
+    UPDATE_ENDED = "update_ended"
+    NOT_HOLDER = "not_holder"
+    UNKNOWN_UPDATE = "unknown_update"
+    UPDATE_STARTED = "update_started"
+    OTHER_STARTED = "other_started"
+    NOT_STARTED = "not_started"
+    NOT_HELD = "not_held"
+    NOT_ADMITTED = "not_admitted"
+    UPDATE_IN_DOUBT = "update_in_doubt"
+    UPDATE_FAILED = "update_failed"
+    OPERATOR = "operator"
+    # reservation, per item
+    MISSING_ROLLOUT = "missing_rollout"
+    IDEMPOTENT_RETRY = "idempotent_retry"
+    REVISION_CONFLICT = "revision_conflict"
+    NOT_REWARDED = "not_rewarded"
+    EVAL_ONLY = "eval_only"
+    UNKNOWN_POLICY = "unknown_policy"
+    POLICY_NOT_ACTIVE = "policy_not_active"
+    FUTURE_POLICY = "future_policy"
+    STALE_POLICY = "stale_policy"
+    RESERVED = "reserved"
+    ALL_OR_NONE = "all_or_none"
+    NOTHING_TAKEN = "nothing_taken"
+    # admission, per item
+    NOT_RESERVED = "not_reserved"
+    EVIDENCE_MISMATCH = "evidence_mismatch"
+    EMPTY_ACTION_MASK = "empty_action_mask"
+    POLICY_DRIFT = "policy_drift"
+    ORDINAL_MISMATCH = "ordinal_mismatch"
+    # the items of a start, a commit, an end
+    HELD = "held"
+    TRAINED = "trained"
+    DROPPED = "dropped"
+    RELEASED = "released"
+    # policy
+    UNKNOWN_PARENT = "unknown_parent"
+    UNKNOWN_ROLLBACK = "unknown_rollback"
+    ARTIFACT_MISMATCH = "artifact_mismatch"
+    STALE_ACK = "stale_ack"
+    UNKNOWN_VERSION = "unknown_version"
+    WRONG_EXPECTED = "wrong_expected"
+    ARTIFACT_NOT_COMMITTED = "artifact_not_committed"
+    NON_MONOTONIC_VERSION = "non_monotonic_version"
+    POLICY_ORPHANED = "policy_orphaned"
+    UPDATE_NOT_COMMITTED = "update_not_committed"
+    MISSING_WORKER_ACK = "missing_worker_ack"
+    WORKER_MISMATCH = "worker_mismatch"
+    ACTIVATED = "activated"
+
+
+MEANING: dict[Reason, str] = {
+    Reason.OK: "The record did what it says.",
+    Reason.UNDECODABLE: "The bytes are no record of the contract; position and digest are in dead-letters.",
+    Reason.CONTRACT_VIOLATION: "A value that the contract refuses; detail names the field.",
+    Reason.WRONG_PARTITION: "The record lies in another partition than its run's, or its key names another run.",
+    Reason.RUN_NOT_CONFIGURED: "No RunConfigured was accepted for this run yet.",
+    Reason.CONFIG_VERSION_NOT_RISING: "config_version must be above the one in force.",
+    Reason.FOLD_VERSION_FALLS: "fold_version must not fall within a run.",
+    Reason.PARTITION_COUNT_CHANGED: "partition_count is not that of the topic.",
+    Reason.ENFORCEMENT_CHANGED: "enforcement never changes within a run.",
+    Reason.INITIAL_POLICY_CHANGED: "The initial policy never changes within a run.",
+    Reason.CONTRACT_HASH_MISMATCH: "contract_hash is not the hash of the contract's fields.",
+    Reason.DUPLICATE: "The same content was accepted before; the first answer stands.",
+    Reason.CONFLICT: "Other content was accepted under the same natural key; the first one stands.",
+    Reason.PENDING: "A fact that waits for what it is about.",
+    Reason.PENDING_FULL: "max_pending facts wait already.",
+    Reason.BACKLOG_FULL: "max_live trajectories are live already.",
+    Reason.UNREGISTERED_CONTRACT: "The generation contract cited was never registered.",
+    Reason.CONTRACT_NOT_PINNED: "The run pins generation contracts, and this is none of them.",
+    Reason.REWARD_NOT_PINNED: "The run pins reward identities, and this is none of them.",
+    Reason.GENERATED: "The trajectory is known now.",
+    Reason.REWARDED: "The trajectory has its reward now.",
+    Reason.ILLEGAL_TRANSITION: "The lifecycle table does not list this event for the trajectory's state.",
+    Reason.QUARANTINED: "The trajectory is quarantined: its policy was undone, or is known with another hash.",
+    Reason.DISCARDED: "The trajectory is filtered out.",
+    Reason.EPOCH_CONFLICT: "expected_epoch is not the learner's epoch; detail names the current one.",
+    Reason.UNKNOWN_CHECKPOINT: "No such checkpoint was accepted.",
+    Reason.LEARNER_FENCED: "A newer process holds the learner, or an operator fenced it: exit, export nothing.",
+    Reason.UPDATE_ENDED: "The update has ended; detail says how. Its id never reopens.",
+    Reason.NOT_HOLDER: "The update is unknown, or another learner or epoch holds it.",
+    Reason.UNKNOWN_UPDATE: "No such update.",
+    Reason.UPDATE_STARTED: "The update is started: nothing can be added to it.",
+    Reason.OTHER_STARTED: "Another update of this learner is started; detail names it.",
+    Reason.NOT_STARTED: "The update is not started.",
+    Reason.NOT_HELD: "Steps and dropped together are not exactly what the update holds; detail names one.",
+    Reason.NOT_ADMITTED: "A trained trajectory has no accepted Admit; detail names it.",
+    Reason.UPDATE_IN_DOUBT: "The update is started: its rows may be in the weights, so its learner must start anew.",
+    Reason.UPDATE_FAILED: "The learner ended the update.",
+    Reason.OPERATOR: "An operator ended the update.",
+    Reason.MISSING_ROLLOUT: "No such trajectory.",
+    Reason.IDEMPOTENT_RETRY: "This learner, epoch and update hold it already.",
+    Reason.REVISION_CONFLICT: "The trajectory changed since the trainer saw it.",
+    Reason.NOT_REWARDED: "The trajectory is not in state rewarded.",
+    Reason.EVAL_ONLY: "Evaluation trajectories are never trained on.",
+    Reason.UNKNOWN_POLICY: "A span's or the learner's policy is not prepared.",
+    Reason.POLICY_NOT_ACTIVE: "A span's policy was never activated.",
+    Reason.FUTURE_POLICY: "The trajectory's policy is ahead of the learner's.",
+    Reason.STALE_POLICY: "The trajectory's policy is more than max_lag behind the learner's.",
+    Reason.RESERVED: "Reserved for this update.",
+    Reason.ALL_OR_NONE: "It would have passed, but mode all takes every item or none.",
+    Reason.NOTHING_TAKEN: "No trajectory passed.",
+    Reason.NOT_RESERVED: "This update does not hold it.",
+    Reason.EVIDENCE_MISMATCH: "Active tokens or evidence digest differ from those of Generated.",
+    Reason.EMPTY_ACTION_MASK: "No position is active.",
+    Reason.POLICY_DRIFT: "The mean |current - behavior| is above the limit.",
+    Reason.ORDINAL_MISMATCH: "own_updates is more than the ledger knows of; detail names the ledger's number.",
+    Reason.HELD: "The update holds it.",
+    Reason.TRAINED: "Trained on.",
+    Reason.DROPPED: "Held, but not trained on.",
+    Reason.RELEASED: "Given back.",
+    Reason.UNKNOWN_PARENT: "The parent policy is not prepared.",
+    Reason.UNKNOWN_ROLLBACK: "The policy to roll back to is not prepared.",
+    Reason.ARTIFACT_MISMATCH: "The version is known with another artifact hash.",
+    Reason.STALE_ACK: "A later report of this worker is known.",
+    Reason.UNKNOWN_VERSION: "No such version with this artifact hash is prepared.",
+    Reason.WRONG_EXPECTED: "Another policy is active than expected; detail names its version.",
+    Reason.ARTIFACT_NOT_COMMITTED: "The artifact is not written whole.",
+    Reason.NON_MONOTONIC_VERSION: "The version is not above the active one.",
+    Reason.POLICY_ORPHANED: "The policy contains an aborted or rolled-back update.",
+    Reason.UPDATE_NOT_COMMITTED: "The policy contains an update that is not committed; detail names it.",
+    Reason.MISSING_WORKER_ACK: "A required worker has not reported.",
+    Reason.WORKER_MISMATCH: "A required worker serves something else.",
+    Reason.ACTIVATED: "The policy is the active one now.",
+}
+"""What each reason means; the reference page is generated from it."""

@@ -1,0 +1,177 @@
+"""Avro single-object encoding of every record: 0xC3 0x01, the schema's CRC-64-AVRO fingerprint, the body.
+
+The decoder finds the writer's schema by fingerprint among all versions ever shipped: `avro/*.avsc` (current) and
+`avro/shipped/*.avsc` (earlier ones), and resolves it to the current one.
+"""
+
+import hashlib
+import io
+import json
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib.resources import files
+from typing import Any, TypeVar, cast
+
+import fastavro
+from fastavro.schema import fingerprint, to_parsing_canonical_form
+from pydantic import ValidationError
+from rollbook.schemas.errors import BadInput
+from rollbook.schemas.records.common import Lifecycle
+from rollbook.schemas.registry import RECORDS
+from rollbook.schemas.types import Part
+
+MARKER = b"\xc3\x01"
+PREFIX_LENGTH = len(MARKER) + 8
+P = TypeVar("P", bound=Part)
+
+
+class UndecodableRecord(BadInput):
+    """Bytes that are no record of the contract."""
+
+
+class ContractViolation(BadInput):
+    """A value that the contract refuses in a record of a known type. `field` is its path: `items.0.raw_reward`."""
+
+    def __init__(self, record_type: str, field: str, problem: str) -> None:
+        self.record_type = record_type
+        self.field = field
+        self.problem = problem
+        super().__init__(f"{record_type}: field {field}: {problem}; correct the field and send the event again")
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """A schema that was ever shipped, and how to read it into today's model."""
+
+    schema: Any
+    current: Any
+    model: type[Part]
+    header: Any
+    is_current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A record as the wire had it, not yet validated. `content` is the sha256 over all but its header."""
+
+    model: type[Part]
+    fields: dict[str, Any]
+    content: str
+
+
+def make(model: type[P], **fields: object) -> P:
+    """Build a record, or raise `ContractViolation` naming the first field that the contract refuses."""
+    try:
+        return model(**cast(dict[str, Any], fields))
+    except ValidationError as error:
+        raise _violation(model, error) from None
+
+
+def encode(record: Part) -> bytes:
+    """The record in single-object encoding."""
+    prefix, schema = _writer_of(type(record))
+    out = io.BytesIO()
+    out.write(prefix)
+    fastavro.schemaless_writer(out, schema, record.model_dump(), disable_tuple_notation=True)
+    return out.getvalue()
+
+
+def decode(data: bytes) -> Part:
+    """The record in the bytes. Raises `UndecodableRecord` or `ContractViolation`."""
+    return validate(unwrap(data))
+
+
+def decode_as(model: type[P], data: bytes) -> P:
+    """The record in the bytes, which must be of this type."""
+    record = decode(data)
+    if not isinstance(record, model):
+        raise UndecodableRecord(
+            f"expected a {model.__name__}, found a {type(record).__name__}: is this the right topic?"
+        )
+    return record
+
+
+def validate(decoded: Decoded) -> Part:
+    """The typed record, or `ContractViolation`."""
+    try:
+        return decoded.model.model_validate(decoded.fields)
+    except ValidationError as error:
+        raise _violation(decoded.model, error) from None
+
+
+def unwrap(data: bytes) -> Decoded:
+    """Decode without validation. Raises `UndecodableRecord`."""
+    if data[:2] != MARKER or len(data) < PREFIX_LENGTH:
+        raise UndecodableRecord("not in Avro single-object encoding (it does not begin with C3 01 and a fingerprint)")
+    writer = _writers().get(data[2:PREFIX_LENGTH])
+    if writer is None:
+        raise UndecodableRecord(f"unknown schema fingerprint {data[2:PREFIX_LENGTH].hex()}: not of any shipped version")
+    body = io.BytesIO(data)
+    body.seek(PREFIX_LENGTH)
+    try:
+        fields = fastavro.schemaless_reader(body, writer.schema, None if writer.is_current else writer.current)
+    except Exception as error:  # fastavro raises whatever its readers meet: any of it means bytes that do not fit
+        raise UndecodableRecord(
+            f"bytes do not fit the schema of {writer.model.__name__} ({type(error).__name__})"
+        ) from None
+    if body.read(1):
+        raise UndecodableRecord(f"bytes are left over after a whole {writer.model.__name__}")
+    return Decoded(writer.model, cast(dict[str, Any], fields), _content(data, writer))
+
+
+def _content(data: bytes, writer: _Writer) -> str:
+    """sha256 over fingerprint and body without the header, so that a retry under a new event id is still equal."""
+    start = PREFIX_LENGTH
+    if writer.header is not None:
+        body = io.BytesIO(data)
+        body.seek(PREFIX_LENGTH)
+        fastavro.schemaless_reader(body, writer.header, None)
+        start = body.tell()
+    digest = hashlib.sha256(data[2:PREFIX_LENGTH])
+    digest.update(data[start:])
+    return digest.hexdigest()
+
+
+def _violation(model: type[Part], error: ValidationError) -> ContractViolation:
+    first = error.errors(include_url=False, include_input=False)[0]
+    field = ".".join(str(place) for place in first["loc"])
+    problem = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "value_error" and ": " in problem:  # our own validators name the field first
+        named, problem = problem.split(": ", 1)
+        field = f"{field}.{named}" if field else named
+    return ContractViolation(model.__name__, field or "record", problem)
+
+
+@cache
+def _writer_of(model: type[Part]) -> tuple[bytes, Any]:
+    for prefix, writer in _writers().items():
+        if writer.model is model and writer.is_current:
+            return MARKER + prefix, writer.schema
+    raise TypeError(f"{model.__name__} is not a record of the contract")
+
+
+@lru_cache(maxsize=1)
+def _writers() -> dict[bytes, _Writer]:
+    """Every schema ever shipped, by fingerprint (fastavro's hexadecimal is little-endian already)."""
+    folder = files("rollbook.schemas") / "avro"
+    models = {model.__name__: model for model in RECORDS}
+    current = {name: json.loads((folder / f"{name}.avsc").read_text(encoding="utf-8")) for name in models}
+    earlier_folder = folder / "shipped"
+    earlier = (
+        [json.loads(file.read_text(encoding="utf-8")) for file in earlier_folder.iterdir()]
+        if earlier_folder.is_dir()
+        else []
+    )
+    writers: dict[bytes, _Writer] = {}
+    for raw, is_current in [*((raw, False) for raw in earlier), *((raw, True) for raw in current.values())]:
+        model = models[raw["name"]]
+        header = _parse(raw["fields"][0]["type"]) if issubclass(model, Lifecycle) else None
+        writer = _Writer(_parse(raw), _parse(current[raw["name"]]), model, header, is_current)
+        writers[bytes.fromhex(fingerprint(to_parsing_canonical_form(raw), "CRC-64-AVRO"))] = writer
+    return writers
+
+
+def _parse(raw: Any) -> Any:
+    named: dict[str, Any] = {}
+    raw = {"namespace": "rollbook", **raw}
+    return fastavro.parse_schema(raw, named_schemas=named)

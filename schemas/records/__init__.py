@@ -1,0 +1,1 @@
+"""Typed models of every record, one module a topic of conversation."""

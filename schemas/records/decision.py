@@ -1,0 +1,130 @@
+"""The processor's answer: exactly one `Decision` for each lifecycle record. No timestamps inside."""
+
+from enum import StrEnum
+
+from pydantic import Field
+from rollbook.schemas.records.common import LearnerRef, PolicyRef
+from rollbook.schemas.types import Count, Digest, Finite, Flag, Id, NonNegative, Part, RunId, Text
+
+
+class Outcome(StrEnum):
+    """What became of a record."""
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    DUPLICATE = "duplicate"
+    PENDING = "pending"
+    INVALID = "invalid"
+    UNDECODABLE = "undecodable"
+
+
+class SourcePosition(Part):
+    """The record that is decided."""
+
+    partition: Count = Field(description="Partition of the lifecycle topic.")
+    offset: Count = Field(description="Its offset.")
+    sha256: Digest = Field(description="sha256 of its value.")
+
+
+class Subject(Part):
+    """What the record is about."""
+
+    kind: Id = Field(description="run, contract, trajectory, reward, learner, update, policy or worker.")
+    id: Text = Field(description="Its name; the version in decimal for a policy.")
+    artifact_hash: Text = Field(default="", description="Artifact hash where it is a policy.")
+
+
+class ItemDecision(Part):
+    """What became of one trajectory."""
+
+    trajectory_id: Id = Field(description="The trajectory.")
+    reason: Id = Field(description="Why; see the reference of reasons.")
+    state_before: Text | None = Field(default=None, description="Its state before; none: unknown.")
+    state_after: Text | None = Field(default=None, description="Its state after.")
+    revision_before: Count | None = Field(default=None, description="Its revision before.")
+    revision_after: Count | None = Field(default=None, description="Its revision after.")
+    lag: int | None = Field(default=None, description="Learner's number minus the oldest model span's, in lag_unit.")
+    freshness: Text | None = Field(default=None, description="future, fresh, tolerated or stale.")
+    mean_abs_log_ratio: NonNegative | None = Field(default=None, description="Mean |current - behavior|, nats.")
+    generated_offset: Count | None = Field(default=None, description="Offset of its Generated in this partition.")
+    reward_offset: Count | None = Field(default=None, description="Offset of its RewardReady in this partition.")
+
+
+class Released(Part):
+    """A kept fact whose turn came with this record."""
+
+    offset: Count = Field(description="Offset of the kept record.")
+    record_type: Id = Field(description="Its type.")
+    subject_id: Id = Field(description="Trajectory, worker or policy it is about.")
+    reason: Id = Field(description="What became of it.")
+
+
+class MassChange(Part):
+    """Many trajectories or policies changed at once."""
+
+    predicate: Text = Field(description="Which ones.")
+    count: Count = Field(description="How many.")
+    digest: Digest = Field(description="sha256 over their ids, sorted, joined by newlines.")
+    first_ids: tuple[Id, ...] = Field(description="The first 100 of them, sorted.")
+
+
+class Decision(Part):
+    """Everything needed to know why, and a chain whose head vouches for the whole prefix."""
+
+    run_id: Id = Field(description="The run; for undecodable and misplaced records the partition's pseudo-run.")
+    sequence: Count = Field(description="Counts the decisions of the run, from 1.")
+    source: SourcePosition = Field(description="The record decided.")
+    record_type: Text = Field(description="Its type; empty when undecodable.")
+    event_id: Text = Field(description="Its event id; empty when undecodable.")
+    outcome: Outcome = Field(description="What became of it.")
+    violation: Flag = Field(default=False, description="Observe mode: a rule was broken.")
+    reason: Id = Field(description="Why; see the reference of reasons.")
+    detail: Text = Field(default="", description="Field or figure that explains the reason.")
+    subject: Subject | None = Field(default=None, description="What it is about.")
+    update_id: Text | None = Field(default=None, description="The update it belongs to.")
+    learner: LearnerRef | None = Field(default=None, description="The learner and its current epoch.")
+    active_policy: PolicyRef | None = Field(default=None, description="The active policy after this record.")
+    config_version: Count = Field(description="Configuration in force; 0 before the first.")
+    fold_version: Count = Field(description="Rules in force; 0 before the first configuration.")
+    missing_workers: tuple[Id, ...] = Field(default=(), description="Required workers without a report.")
+    mismatched_workers: tuple[Id, ...] = Field(default=(), description="Required workers that serve something else.")
+    items: tuple[ItemDecision, ...] = Field(default=(), description="What became of each trajectory named.")
+    released: tuple[Released, ...] = Field(default=(), description="Kept facts whose turn came.")
+    mass_changes: tuple[MassChange, ...] = Field(default=(), description="Roll-backs, orphans and the like.")
+    chain: Digest = Field(description="sha256 over previous chain, source sha256 and this record without chain.")
+
+
+class DeadLetter(Part):
+    """A record that could not be decoded; its bytes stay in `lifecycle`."""
+
+    topic: Id = Field(description="Topic.")
+    partition: Count = Field(description="Partition.")
+    offset: Count = Field(description="Offset.")
+    size: Count = Field(description="Bytes of its value.")
+    sha256: Digest = Field(description="sha256 of its value.")
+    error: Text = Field(description="What was wrong with it.")
+
+
+class VersionCount(Part):
+    """Live trajectories of one behavior version in one state."""
+
+    version: Count = Field(description="Oldest behavior version of the trajectory.")
+    state: Id = Field(description="Lifecycle state.")
+    count: Count = Field(description="How many.")
+
+
+class FreshnessSnapshot(Part):
+    """How stale is what is left, after one decision."""
+
+    run_id: RunId = Field(description="The run.")
+    sequence: Count = Field(description="Sequence of the last decision it contains.")
+    active_policy: PolicyRef | None = Field(description="The active policy.")
+    lag_unit: Id = Field(description="Unit of the lags below.")
+    max_lag: Count = Field(description="Largest tolerated lag.")
+    by_version: tuple[VersionCount, ...] = Field(description="Live trajectories, by version and state.")
+    ready_fresh: Count = Field(description="Rewarded, lag 0 against the active policy.")
+    ready_tolerated: Count = Field(description="Rewarded, lag 1 to max_lag.")
+    ready_expiring: Count = Field(description="Rewarded, lag equal to max_lag: stale with the next activation.")
+    ready_stale: Count = Field(description="Rewarded, lag above max_lag.")
+    open_updates: tuple[Id, ...] = Field(description="Updates reserved or started.")
+    mean_lag: Finite | None = Field(description="Mean lag of the ready; none when nothing is ready.")
