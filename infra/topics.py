@@ -4,6 +4,7 @@ Sizes: the table's limit is what a broker admits for a whole record batch; it ex
 `lifecycle` and `payloads`, 8 MiB on `decisions`) by 64 KiB for key, headers and batch, so that a maximal value fits.
 """
 
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import StrEnum
@@ -145,6 +146,12 @@ class TopicProblem:
         return f"topic {self.topic}: {self.setting} is {self.actual}, wanted {self.wanted}: {self.remedy}"
 
 
+def in_one_line(problems: Sequence[TopicProblem]) -> str:
+    """The first problem in full, and how many more there are: they mostly have one cause."""
+    more = f" (and {len(problems) - 1} more: `rollbook topics describe`)" if len(problems) > 1 else ""
+    return f"{problems[0]}{more}"
+
+
 @dataclass(frozen=True, slots=True)
 class TopicReport:
     """What `create_topics` did."""
@@ -175,7 +182,7 @@ def create_topics(
     repairable = [problem for problem in problems if repair and _is_repairable(problem)]
     refused = [problem for problem in problems if problem not in repairable]
     if refused:
-        raise BadInput("; ".join(str(problem) for problem in refused))
+        raise BadInput(in_one_line(refused))
     for problem in repairable:
         _set(client, problem)
     missing = [spec for spec in TOPIC_TABLE if spec.topic not in present]

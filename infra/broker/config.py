@@ -96,6 +96,11 @@ class NodeLayout:
         return self.data_dir / "broker.out"
 
     @property
+    def start_lock(self) -> Path:
+        """Held while a detached broker is being started."""
+        return self.data_dir / ".start.lock"
+
+    @property
     def state_file(self) -> Path:
         """Which process runs here (detached brokers only)."""
         return self.data_dir / "broker.json"

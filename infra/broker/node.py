@@ -12,7 +12,7 @@ from rollbook.infra.broker.config import HOST, NodeLayout, write_config
 from rollbook.infra.broker.files import BrokerFiles
 from rollbook.infra.broker.ports import free_port, is_free
 from rollbook.infra.broker.probe import answering_cluster
-from rollbook.infra.broker.storage import check_directory, ensure_formatted
+from rollbook.infra.broker.storage import check_not_in_use, ensure_formatted, make_directory
 from rollbook.schemas.errors import EnvironmentFault
 
 _START_TIMEOUT_S = 90.0
@@ -36,7 +36,8 @@ class RunningNode:
 
 def start_node(layout: NodeLayout, port: int, files: BrokerFiles, spawn: Spawn) -> RunningNode:
     """Start a node and wait until it answers as itself. Raises BadInput or EnvironmentFault, leaving no process."""
-    check_directory(layout)
+    make_directory(layout)
+    check_not_in_use(layout)
     if not is_free(port):
         raise port_is_busy(port)
     write_config(layout, port, free_port())

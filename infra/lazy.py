@@ -1,0 +1,76 @@
+"""Commands that are imported only when they are called, so that `rollbook --help` is quick and needs no extra."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+_ROOT = Path(__file__).resolve().parents[1]
+
+
+class MountKind(StrEnum):
+    """What a part's typer app becomes."""
+
+    GROUP = "group"  # rollbook NAME COMMAND
+    COMMAND = "command"  # rollbook NAME: the app's command of that name, or its only one
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """One line of the command's table of contents. The module has an `app: typer.Typer`."""
+
+    name: str
+    module: str
+    kind: MountKind
+    help: str
+
+    def exists(self) -> bool:
+        """Whether the module's file is there, found without importing anything."""
+        path = _ROOT.joinpath(*self.module.split(".")[1:])
+        return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
+
+    def load(self) -> Any:
+        app: typer.Typer = import_module(self.module).app
+        group = typer.main.get_group(app)
+        group.name = self.name
+        if self.kind is MountKind.GROUP:
+            return group
+        named: Mapping[str, Any] = group.commands
+        command = named[self.name] if self.name in named else next(iter(named.values()))
+        command.name = self.name
+        return command
+
+
+class LazyGroup(TyperGroup):
+    """A group that lists its mounts from the table and imports one only to run it.
+
+    `mounts` is set by `lazy_group`: typer builds the group itself and has no place to pass it through.
+    """
+
+    mounts: Mapping[str, Mount]
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*self.mounts, *(name for name in super().list_commands(ctx) if name not in self.mounts)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """For listings: a stand-in with the help line."""
+        mount = self.mounts.get(cmd_name)
+        return super().get_command(ctx, cmd_name) if mount is None else TyperCommand(mount.name, help=mount.help)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """For running, and for completing what comes after the name: the real command."""
+        self.commands = {**self.commands, **{name: self.get_command(ctx, name) for name in self.mounts}}  # suggestions
+        name, command, rest = super().resolve_command(ctx, args)
+        mount = self.mounts.get(name or "")
+        return name, command if mount is None else mount.load(), rest
+
+
+def lazy_group(mounts: tuple[Mount, ...]) -> type[LazyGroup]:
+    """A group class with these mounts; those whose module does not exist are left out."""
+    present = {mount.name: mount for mount in mounts if mount.exists()}
+    return type("MountedGroup", (LazyGroup,), {"mounts": present})
