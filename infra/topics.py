@@ -1,13 +1,8 @@
-"""The six topics: one table of their settings, and making or checking them on a cluster.
-
-Sizes: the table's limit is what a broker admits for a whole record batch; it exceeds the largest value (4 MiB on
-`lifecycle` and `payloads`, 8 MiB on `decisions`) by 64 KiB for key, headers and batch, so that a maximal value fits.
-"""
+"""The topics on a cluster: make them, compare them with the table, delete them."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -20,102 +15,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
     ResourceType,
 )
 from rollbook.infra.admin import connect
-from rollbook.infra.settings import (
-    DECISION_MAX_BYTES,
-    DEFAULT_PARTITIONS,
-    LIFECYCLE_MAX_BYTES,
-    PAYLOAD_MAX_BYTES,
-    Settings,
-    Topic,
-)
+from rollbook.infra.settings import DEFAULT_PARTITIONS, Settings
+from rollbook.infra.topic_table import TOPIC_TABLE, Partitioning, Setting, TopicSpec, min_insync, replication_for
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 
 T = TypeVar("T")
 
-_OVERHEAD_BYTES = 64 * 1024
-_SMALL_MAX_BYTES = 1024 * 1024
-_HOUR_MS = 3_600_000
-_DAY_MS = 24 * _HOUR_MS
 _TIMEOUT_S = 10.0
 _SETTLE_TIMEOUT_S = 30.0
-
-
-class Partitioning(StrEnum):
-    """Where a topic's number of partitions comes from."""
-
-    RUNS = "runs"  # a run's records lie in the same partition of each of these topics: one number, fixed for ever
-    OWN = "own"  # free to choose
-    SINGLE = "single"
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One setting of a topic. `fixed` ones are demanded; the others are a start, and the operator's to change."""
-
-    name: str
-    value: str
-    fixed: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class TopicSpec:
-    """What a topic must be."""
-
-    topic: Topic
-    partitioning: Partitioning
-    settings: tuple[Setting, ...]
-
-
-def _max_bytes(value_bytes: int) -> Setting:
-    return Setting("max.message.bytes", str(value_bytes + _OVERHEAD_BYTES))
-
-
-_FOR_EVER = (
-    Setting("cleanup.policy", "delete"),
-    Setting("retention.ms", "-1"),
-    Setting("retention.bytes", "-1"),
-)
-# With client timestamps a record that arrives late is deleted early, and one from a fast clock is refused.
-_BROKER_TIME = Setting("message.timestamp.type", "LogAppendTime")
-_CLIENT_TIME = Setting("message.timestamp.type", "CreateTime")
-_COMPACTED = (
-    Setting("cleanup.policy", "compact"),
-    # The active segment is never compacted: small and short-lived ones keep a restore short.
-    Setting("segment.bytes", str(8 * 1024 * 1024)),
-    Setting("segment.ms", str(10 * 60_000)),
-    Setting("min.cleanable.dirty.ratio", "0.1"),
-    # Longer than any restore, or a reader that began before a deletion would never hear of it.
-    Setting("delete.retention.ms", str(_DAY_MS)),
-)
-_EVERYWHERE = (Setting("unclean.leader.election.enable", "false"),)
-
-TOPIC_TABLE: tuple[TopicSpec, ...] = (
-    TopicSpec(
-        Topic.LIFECYCLE, Partitioning.RUNS, (*_FOR_EVER, _BROKER_TIME, _max_bytes(LIFECYCLE_MAX_BYTES), *_EVERYWHERE)
-    ),
-    TopicSpec(
-        Topic.DECISIONS, Partitioning.RUNS, (*_FOR_EVER, _CLIENT_TIME, _max_bytes(DECISION_MAX_BYTES), *_EVERYWHERE)
-    ),
-    TopicSpec(Topic.LEDGER, Partitioning.RUNS, (*_COMPACTED, _max_bytes(_SMALL_MAX_BYTES), *_EVERYWHERE)),
-    TopicSpec(Topic.FRESHNESS, Partitioning.RUNS, (*_COMPACTED, _max_bytes(_SMALL_MAX_BYTES), *_EVERYWHERE)),
-    TopicSpec(
-        Topic.PAYLOADS,
-        Partitioning.OWN,
-        (
-            Setting("cleanup.policy", "delete"),
-            Setting("retention.ms", str(30 * _DAY_MS), fixed=False),
-            Setting("retention.bytes", "-1", fixed=False),
-            _BROKER_TIME,
-            _max_bytes(PAYLOAD_MAX_BYTES),
-            *_EVERYWHERE,
-        ),
-    ),
-    TopicSpec(
-        Topic.DEAD_LETTERS,
-        Partitioning.SINGLE,
-        (*_FOR_EVER, _BROKER_TIME, _max_bytes(_SMALL_MAX_BYTES), *_EVERYWHERE),
-    ),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,15 +131,6 @@ def delete_topics(settings: Settings) -> None:
             _result(future)
 
 
-def replication_for(nodes: int) -> int:
-    """One copy on one or two nodes, three from three on: two copies would stop writing when either node is away."""
-    return 3 if nodes >= 3 else 1
-
-
-def _min_insync(replication: int) -> Setting:
-    return Setting("min.insync.replicas", "2" if replication >= 3 else "1")
-
-
 def _node_count(client: AdminClient) -> int:
     return len(client.list_topics(timeout=_TIMEOUT_S).brokers)
 
@@ -270,7 +168,7 @@ def _problems(states: list[TopicState], runs: int, nodes: int, settings: Setting
             problems.append(
                 TopicProblem(state.name, "replication", str(state.replication), str(wanted_replication), remedy)
             )
-        for setting in (*state.spec.settings, _min_insync(state.replication)):
+        for setting in (*state.spec.settings, min_insync(state.replication)):
             actual = state.value(setting.name)
             if setting.fixed and actual != setting.value:
                 remedy = "run `rollbook topics create --repair`"
@@ -311,19 +209,26 @@ def _create(client: AdminClient, settings: Settings, specs: list[TopicSpec], run
             settings.topic(spec.topic),
             num_partitions=numbers[spec.partitioning],
             replication_factor=replication,
-            config={setting.name: setting.value for setting in (*spec.settings, _min_insync(replication))},
+            config={setting.name: setting.value for setting in (*spec.settings, min_insync(replication))},
         )
         for spec in specs
     ]
     futures = client.create_topics(topics, operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S)
     for name, future in futures.items():
         try:
-            _result(future)
+            future.result(timeout=_SETTLE_TIMEOUT_S)
         except KafkaException as fault:
-            # Someone made it at the same moment: theirs came from the same table.
+            # Someone makes them at the same moment, from the same table as we.
             if fault.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise EnvironmentFault(f"topic {name} cannot be created: {fault.args[0].str()}") from fault
+                raise _refused(f"topic {name} cannot be created", fault) from fault
 
 
 def _result(future: "Future[T]") -> T:
-    return future.result(timeout=_SETTLE_TIMEOUT_S)
+    try:
+        return future.result(timeout=_SETTLE_TIMEOUT_S)
+    except KafkaException as fault:
+        raise _refused("the cluster refused a request about its topics", fault) from fault
+
+
+def _refused(what: str, fault: KafkaException) -> EnvironmentFault:
+    return EnvironmentFault(f"{what}: {fault.args[0].str()}: check the cluster and what this client may do there")

@@ -13,7 +13,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
 from rollbook.infra.admin import connect
 from rollbook.infra.broker.ports import free_port
 from rollbook.infra.settings import DECISION_MAX_BYTES, LIFECYCLE_MAX_BYTES, PAYLOAD_MAX_BYTES, Settings, Topic
-from rollbook.infra.topics import TOPIC_TABLE, check_topics, create_topics, delete_topics, describe_topics
+from rollbook.infra.topic_table import TOPIC_TABLE
+from rollbook.infra.topics import check_topics, create_topics, delete_topics, describe_topics
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 
 
