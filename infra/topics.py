@@ -1,6 +1,7 @@
 """The topics on a cluster: make them, compare them with the table, delete them."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeVar
@@ -13,6 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
     ConfigResource,
     NewTopic,
     ResourceType,
+    TopicMetadata,
 )
 from rollbook.infra.admin import connect
 from rollbook.infra.settings import DEFAULT_PARTITIONS, Settings
@@ -23,6 +25,7 @@ T = TypeVar("T")
 
 _TIMEOUT_S = 10.0
 _SETTLE_TIMEOUT_S = 30.0
+_POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,7 @@ def delete_topics(settings: Settings) -> None:
     if names:
         for future in client.delete_topics(names, operation_timeout=_TIMEOUT_S).values():
             _result(future)
+        _await(client, lambda present: not present.keys() & set(names), "the deleted topics to be gone")
 
 
 def _node_count(client: AdminClient) -> int:
@@ -221,6 +225,25 @@ def _create(client: AdminClient, settings: Settings, specs: list[TopicSpec], run
             # Someone makes them at the same moment, from the same table as we.
             if fault.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise _refused(f"topic {name} cannot be created", fault) from fault
+    names = [topic.topic for topic in topics]
+    _await(
+        client,
+        lambda present: all(name in present and _is_led(present[name]) for name in names),
+        "the new topics to have leaders",
+    )
+
+
+def _await(client: AdminClient, done: Callable[[Mapping[str, TopicMetadata]], bool], what: str) -> None:
+    """Wait until the broker that we ask shows a change: the controller answers before the brokers have heard of it."""
+    deadline = time.monotonic() + _SETTLE_TIMEOUT_S
+    while not done(client.list_topics(timeout=_TIMEOUT_S).topics):
+        if time.monotonic() > deadline:
+            raise EnvironmentFault(f"waited {_SETTLE_TIMEOUT_S:.0f} s for {what}: check the cluster's log")
+        time.sleep(_POLL_S)
+
+
+def _is_led(topic: TopicMetadata) -> bool:
+    return bool(topic.partitions) and all(partition.leader >= 0 for partition in topic.partitions.values())
 
 
 def _result(future: "Future[T]") -> T:
