@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 from rollbook.infra.broker.daemon import DEFAULT_PORT, daemon_state, default_data_dir, start_daemon, stop_daemon
+from rollbook.infra.broker.files import broker_files
 from rollbook.infra.settings import DEFAULT_BOOTSTRAP_SERVERS
 
 app = typer.Typer(
@@ -56,6 +57,13 @@ def status(folder: DataDir = None) -> None:
         raise typer.Exit(1)
     where = f"{state.bootstrap_servers}, pid {state.process.pid}, cluster {state.cluster_id}"
     print(f"running: Apache Kafka at {where}, data in {_folder(folder)}")
+
+
+@app.command(epilog="Example: rollbook broker fetch")
+def fetch() -> None:
+    """Fetch and verify the broker's files now, so that later starts need no network."""
+    files = broker_files()
+    print(f"verified: {len(files.jars)} files, Java {files.java_version}")
 
 
 def _folder(folder: Path | None) -> Path:

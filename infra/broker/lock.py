@@ -1,16 +1,11 @@
-"""The committed lock: which jars make up the broker, each with the sha256 that we trust.
-
-`python -m rollbook.infra.broker.lock` resolves kafka.toml anew (`make lock` calls it).
-"""
+"""The committed lock: which jars make up the broker, each with the sha256 that we trust."""
 
 import tomllib
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-_HERE = Path(__file__).parent
-_SPEC = _HERE / "kafka.toml"
-_LOCK = _HERE / "kafka.lock.toml"
+LOCK_PATH = Path(__file__).with_name("kafka.lock.toml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,27 +34,9 @@ class KafkaLock:
         return sha256("".join(jar.sha256 for jar in self.jars).encode()).hexdigest()
 
 
-def read_lock(path: Path = _LOCK) -> KafkaLock:
+def read_lock(path: Path = LOCK_PATH) -> KafkaLock:
     entries = tomllib.loads(path.read_text(encoding="utf-8"))["dependencies"]
     jars = tuple(Jar(e["groupId"], e["artifactId"], e["version"], e["sha256"]) for e in entries)
     if len({jar.file_name for jar in jars}) != len(jars):
         raise ValueError(f"{path}: two jars of one name cannot share a folder")
     return KafkaLock(version=jars[0].version, jars=jars)
-
-
-def resolve_lock(scratch: Path) -> None:
-    """Resolve kafka.toml against the repository and write the lock; the only step that trusts what it is sent."""
-    from jgo.env import EnvironmentBuilder, EnvironmentSpec
-    from jgo.maven import MavenContext
-
-    context = MavenContext(repo_cache=scratch / "repository")
-    builder = EnvironmentBuilder(context=context, cache_dir=scratch / "environments")
-    builder.resolve_lockfile(EnvironmentSpec.load(_SPEC)).save(_LOCK)
-
-
-if __name__ == "__main__":
-    from tempfile import TemporaryDirectory
-
-    with TemporaryDirectory() as folder:
-        resolve_lock(Path(folder))
-    print(f"{_LOCK.name}: {len(read_lock().jars)} jars, Apache Kafka {read_lock().version}")
