@@ -1,0 +1,109 @@
+"""The GRPO learner: current log-probs for admission, and optimizer steps that record every number they used."""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from rollbook.infra.demo.config import DemoConfig
+from rollbook.infra.demo.loss import RowTensors, low_var_kl, policy_terms, row_terms
+from rollbook.infra.demo.model import TinyTransformer, TokenSequence, batch_log_probs
+from rollbook.infra.demo.plan import PlannedRow, StepPlan
+from rollbook.infra.demo.records import RowRecord, StepRecord, TrainingRow
+from rollbook.infra.demo.rollout import FloatArray
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _StepRow:
+    """A planned row as tensors, before and after the forward."""
+
+    plan: PlannedRow
+    reference: Tensor
+    tensors: RowTensors
+    terms: Tensor
+
+
+class Learner:
+    """Owns the policy's weights and their optimizer; the reference policy is a frozen copy of the initial weights.
+
+    The old policy of the loss is the behaviour policy, with the log-probs that the rollout worker recorded: the ratio
+    then corrects for the versions that a trajectory is late, and a bundle's `old_log_probs` are bytes of the log.
+    """
+
+    def __init__(self, model: TinyTransformer, config: DemoConfig) -> None:
+        self.model = model
+        self._config = config
+        self._reference = copy.deepcopy(model).requires_grad_(False)
+        self._optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate, betas=config.adam_betas)
+
+    def current_log_probs(self, rows: Sequence[TrainingRow]) -> list[FloatArray]:
+        """Log-probs of the response tokens under the current weights, float32 [T] a row: what drift is judged by."""
+        with torch.no_grad():
+            return [log_probs.numpy() for log_probs, _ in batch_log_probs(self.model, [_sequence(row) for row in rows])]
+
+    def step(self, plan: StepPlan) -> StepRecord:
+        """One optimizer step on the sum over rows of their masked means; gradients accumulate over micro-batches."""
+        self._optimizer.zero_grad()
+        done: list[_StepRow] = []
+        for micro_batch in sorted({row.micro_batch for row in plan.rows}):
+            part = self._forward([row for row in plan.rows if row.micro_batch == micro_batch])
+            torch.stack([row.terms[0] for row in part]).sum().backward()  # type: ignore[no-untyped-call]
+            done.extend(part)
+        self._optimizer.step()
+        return StepRecord(
+            rollout_id=plan.rollout_id,
+            step_id=plan.step_id,
+            rows=tuple(_record(row) for row in done),
+            terms=policy_terms(torch.stack([row.terms for row in done]).sum(dim=0)),
+        )
+
+    def _forward(self, rows: Sequence[PlannedRow]) -> list[_StepRow]:
+        sequences = [_sequence(planned.row) for planned in rows]
+        with torch.no_grad():
+            references = [log_probs for log_probs, _ in batch_log_probs(self._reference, sequences)]
+        current = batch_log_probs(self.model, sequences)
+        return [
+            self._step_row(planned, reference, log_probs, entropy)
+            for planned, reference, (log_probs, entropy) in zip(rows, references, current, strict=True)
+        ]
+
+    def _step_row(self, planned: PlannedRow, reference: Tensor, log_probs: Tensor, entropy: Tensor) -> _StepRow:
+        tensors = RowTensors(
+            old_log_probs=torch.tensor(planned.row.behavior_log_probs),
+            log_probs=log_probs,
+            entropy=entropy,
+            advantages=torch.full_like(log_probs, planned.reward, requires_grad=False),
+            loss_mask=torch.full_like(log_probs, float(planned.row.admitted), requires_grad=False),
+        )
+        return _StepRow(planned, reference, tensors, row_terms(tensors, self._config))
+
+
+def _sequence(row: TrainingRow) -> TokenSequence:
+    return TokenSequence(row.prompt_ids, row.response_ids)
+
+
+def _record(row: _StepRow) -> RowRecord:
+    planned, tensors = row.plan, row.tensors
+    return RowRecord(
+        trajectory_id=planned.row.trajectory_id,
+        group_id=planned.group_id,
+        group_index=planned.group_index,
+        micro_batch_id=f"mb-{planned.micro_batch:04d}",
+        prompt_length=len(planned.row.prompt_ids),
+        loss_mask=(int(planned.row.admitted),) * len(planned.row.response_ids),
+        raw_reward=planned.row.raw_reward,
+        reward=planned.reward,
+        old_log_probs=_array(tensors.old_log_probs),
+        log_probs=_array(tensors.log_probs),
+        ref_log_probs=_array(row.reference),
+        entropy=_array(tensors.entropy),
+        kl=_array(low_var_kl(tensors.old_log_probs, row.reference)),
+        advantages=_array(tensors.advantages),
+        terms=policy_terms(row.terms),
+    )
+
+
+def _array(tensor: Tensor) -> FloatArray:
+    values: FloatArray = tensor.detach().numpy().copy()
+    return values

@@ -1,0 +1,58 @@
+"""A policy's weights as a hashed file: what the trainer hands to the workers, and what an activation vouches for."""
+
+import hashlib
+import io
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from rollbook.infra.demo.config import DemoConfig
+from rollbook.infra.demo.model import TinyTransformer
+from rollbook.schemas.errors import EnvironmentFault
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsFile:
+    """Where the weights are, and the sha256 (hex) of the file's bytes: the policy's artifact hash."""
+
+    path: Path
+    sha256: str
+
+
+def save_weights(model: TinyTransformer, path: Path) -> WeightsFile:
+    """Write the weights as an .npz whose bytes follow from the weights alone; the file appears whole or not at all."""
+    # npz and not torch.save: its bytes do not depend on the torch version, and reading it back executes nothing.
+    buffer = io.BytesIO()
+    np.savez(
+        buffer, allow_pickle=False, **{name: tensor.numpy() for name, tensor in sorted(model.state_dict().items())}
+    )
+    content = buffer.getvalue()
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    with unfinished.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
+    return WeightsFile(path, hashlib.sha256(content).hexdigest())
+
+
+def load_weights(file: WeightsFile, config: DemoConfig) -> TinyTransformer:
+    """The model of a weights file. EnvironmentFault where the file is missing or is not the one that was announced."""
+    try:
+        content = file.path.read_bytes()
+    except OSError as error:
+        raise EnvironmentFault(
+            f"weights {file.path} cannot be read ({error.strerror}): export the policy again"
+        ) from error
+    found = hashlib.sha256(content).hexdigest()
+    if found != file.sha256:
+        raise EnvironmentFault(
+            f"weights {file.path} have sha256 {found}, announced was {file.sha256}: do not serve them, export again"
+        )
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        state = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
+    model = TinyTransformer(config)
+    model.load_state_dict(state)
+    return model
