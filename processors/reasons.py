@@ -30,6 +30,8 @@ class Reason(StrEnum):
     CONTRACT_NOT_PINNED = "contract_not_pinned"
     REWARD_NOT_PINNED = "reward_not_pinned"
     GENERATED = "generated"
+    GENERATION_FAILED = "generation_failed"
+    REWARD_FAILED = "reward_failed"
     REWARDED = "rewarded"
     ILLEGAL_TRANSITION = "illegal_transition"
     QUARANTINED = "quarantined"
@@ -111,6 +113,8 @@ MEANING: dict[Reason, str] = {
     Reason.CONTRACT_NOT_PINNED: "The run pins generation contracts, and this is none of them.",
     Reason.REWARD_NOT_PINNED: "The run pins reward identities, and this is none of them.",
     Reason.GENERATED: "The trajectory is known now.",
+    Reason.GENERATION_FAILED: "The attempt ended without a trajectory; its group no longer waits for it.",
+    Reason.REWARD_FAILED: "The reward could not be had; that is not a reward of 0.",
     Reason.REWARDED: "The trajectory has its reward now.",
     Reason.ILLEGAL_TRANSITION: "The lifecycle table does not list this event for the trajectory's state.",
     Reason.QUARANTINED: "The trajectory is quarantined: its policy was undone, or is known with another hash.",

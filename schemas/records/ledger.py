@@ -176,6 +176,7 @@ class WorkerState(Part):
     report_seq: Count = Field(description="Number of the report.")
     serves: PolicyRef | None = Field(description="What it serves; none: it failed to load.")
     failure: Text = Field(default="", description="Why it does not serve.")
+    offset: Count = Field(description="Offset of the report.")
     content: Digest = Field(description="Content digest of the report.")
 
 

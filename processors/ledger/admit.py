@@ -1,0 +1,80 @@
+"""Admit: the drift gate, judged once per trajectory and update, with the learner's real log-probs."""
+
+from rollbook.processors.gates import drift_gate, freshness_of, lag_gate
+from rollbook.processors.ledger.lag import known_policy, lag_of, learner_ordinal
+from rollbook.processors.ledger.learner import refuse, remember
+from rollbook.processors.ledger.moves import give_back
+from rollbook.processors.ledger.store import Run
+from rollbook.processors.ledger.verdict import At, Verdict, item, of_update
+from rollbook.processors.lifecycle import Event
+from rollbook.processors.reasons import Reason
+from rollbook.schemas.records.decision import ItemDecision, Outcome
+from rollbook.schemas.records.ledger import PolicyState, RunConfig, TrajectoryStatus, UpdateState
+from rollbook.schemas.records.run import DriftGate
+from rollbook.schemas.records.update import Admit, AdmitItem
+
+
+def admit(run: Run, record: Admit, at: At) -> Verdict:
+    """Judge each row; what is refused leaves the update (drift: quarantined, else released)."""
+    refusal = refuse(run, record, at, part=record.part)
+    if refusal is not None:
+        return refusal
+    update = run.updates.get(record.update_id)
+    assert update is not None, "refuse answers for an unknown update"
+    config = run.configs.get(update.config_version)
+    assert config is not None, "configurations are never forgotten"
+    known_updates = learner_ordinal(run, record.learner, record.update_id)
+    if record.own_updates > known_updates:
+        return of_update(record, Outcome.REJECTED, Reason.ORDINAL_MISMATCH, f"the ledger knows {known_updates}")
+    policy = known_policy(run, record.policy)
+    if policy is None:
+        return of_update(record, Outcome.REJECTED, Reason.UNKNOWN_POLICY, f"version {record.policy.version}")
+    items = tuple(_admit(run, config, update, record, figures, policy) for figures in record.items)
+    left = _left(run, update)
+    verdict = of_update(record, Outcome.ACCEPTED, Reason.OK, items=items)
+    grown = update.model_copy(update={"held": left, "last_activity_offset": at.offset})
+    run.updates.put(record.update_id, remember(grown, record, record.part, at, verdict))
+    return verdict
+
+
+def _admit(
+    run: Run, config: RunConfig, update: UpdateState, record: Admit, figures: AdmitItem, policy: PolicyState
+) -> ItemDecision:
+    trajectory_id = figures.trajectory_id
+    held = run.trajectories.get(trajectory_id)
+    if held is None or held.status is not TrajectoryStatus.RESERVED or held.update_id != update.update_id:
+        return item(trajectory_id, Reason.NOT_RESERVED, held)
+    max_lag = config.admission.max_lag
+    if held.admitted_ratio is not None:  # the first answer stands, whatever the part or the figures
+        freshness = None if held.lag is None else freshness_of(held.lag, max_lag)
+        return item(trajectory_id, Reason.OK, held, lag=held.lag, freshness=freshness, ratio=held.admitted_ratio)
+    ratio = figures.sum_abs_log_ratio / figures.active_tokens if figures.active_tokens else None
+    measured = lag_of(run, config, held, record.learner, update.update_id, policy)
+    lag, fresh = measured if measured is not None else (None, None)
+    refusal: Reason | None = None
+    if figures.active_tokens != held.active_tokens or figures.evidence_digest != held.evidence_digest:
+        refusal = Reason.EVIDENCE_MISMATCH
+    elif ratio is None:
+        refusal = Reason.EMPTY_ACTION_MASK
+    elif fresh is None:
+        refusal = Reason.UNKNOWN_POLICY
+    else:
+        refusal = lag_gate(fresh) or drift_gate(ratio, config.admission.max_mean_abs_log_ratio)
+    if refusal is None:
+        after = held.model_copy(update={"admitted_ratio": ratio, "lag": lag})
+        run.trajectories.put(trajectory_id, after)
+        return item(trajectory_id, Reason.OK, held, after, lag=lag, freshness=fresh, ratio=ratio)
+    after = held
+    if config.admission.drift_gate is DriftGate.REQUIRED:
+        end = Event.QUARANTINE if refusal is Reason.POLICY_DRIFT else Event.ABORT
+        after = give_back(run, held, end)
+    return item(trajectory_id, refusal, held, after, lag=lag, freshness=fresh, ratio=ratio)
+
+
+def _left(run: Run, update: UpdateState) -> tuple[str, ...]:
+    left = []
+    for trajectory_id in update.held:
+        trajectory = run.trajectories.get(trajectory_id)
+        if trajectory is not None and trajectory.update_id == update.update_id:
+            left.append(trajectory_id)
+    return tuple(left)

@@ -1,0 +1,206 @@
+"""The fold of one partition: a record of the log in, one chained decision out, the ledger's state changed in between.
+
+Deterministic: no clock, no randomness, no I/O, no order but the log's. The host calls it; so does the audit.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+from rollbook.processors.ledger import admit, learner, policy, reserve, reward, rollout, run, update
+from rollbook.processors.ledger.keys import key_of
+from rollbook.processors.ledger.store import Journal, Run
+from rollbook.processors.ledger.verdict import At, Verdict
+from rollbook.processors.reasons import Reason
+from rollbook.schemas.codec import ContractViolation, Decoded, UndecodableRecord, encode, unwrap, validate
+from rollbook.schemas.partition import partition_of
+from rollbook.schemas.records import policy as policy_records
+from rollbook.schemas.records import reward as reward_records
+from rollbook.schemas.records import rollout as rollout_records
+from rollbook.schemas.records import run as run_records
+from rollbook.schemas.records import update as update_records
+from rollbook.schemas.records.common import Header, LearnerRef, Lifecycle
+from rollbook.schemas.records.decision import Decision, Outcome, SourcePosition
+
+FOLD_VERSION = 1
+"""The newest rules that this package knows. A change of behaviour is a new number, kept beside the old ones."""
+
+_CHAIN_LENGTH = 66  # a 64-character string as Avro's last field: two bytes of length, then the text
+_NO_CHAIN = "0" * 64
+
+HANDLERS: dict[type[Lifecycle], Callable[[Run, Any, At], Verdict]] = {
+    run_records.GenerationContract: run.generation_contract,
+    rollout_records.Generated: rollout.generated,
+    rollout_records.GenerationFailed: rollout.generation_failed,
+    reward_records.RewardReady: reward.reward_ready,
+    reward_records.RewardFailed: reward.reward_failed,
+    reward_records.Discarded: reward.discarded,
+    update_records.LearnerStarted: learner.learner_started,
+    update_records.Reserve: reserve.reserve,
+    update_records.Admit: admit.admit,
+    update_records.UpdateStarted: update.update_started,
+    update_records.Commit: update.commit,
+    update_records.Abort: update.abort,
+    update_records.RecordingSealed: update.recording_sealed,
+    policy_records.PolicyPrepared: policy.policy_prepared,
+    policy_records.PolicyCommitted: policy.policy_committed,
+    policy_records.ActivationAck: policy.activation_ack,
+    policy_records.Activate: policy.activate,
+}
+"""Which function decides which record; `RunConfigured` stands apart, since only it is decided before a run is open."""
+
+
+class NewerFoldVersion(Exception):
+    """The log asks for rules that this package does not know: the host stops the partition here."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRecord:
+    """A record of the lifecycle topic as it lies there."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """One decision with its bytes, and what was wrong with a record that could not be decoded."""
+
+    decision: Decision
+    encoded: bytes
+    undecodable: str | None = None
+
+
+class Ledger:
+    """The state of one partition. `topic_partitions` is the partition count of the lifecycle topic."""
+
+    def __init__(self, partition: int, topic_partitions: int) -> None:
+        self.partition = partition
+        self.topic_partitions = topic_partitions
+        self.journal = Journal()
+        self.runs: dict[str, Run] = {}
+
+    def run(self, run_id: str) -> Run:
+        """The state of a run; an empty one when it is new."""
+        found = self.runs.get(run_id)
+        if found is None:
+            found = self.runs[run_id] = Run(run_id, self.journal)
+        return found
+
+    def fold(self, record: SourceRecord) -> Folded:
+        """Decide one record. An exception is a defect of ours: the record's changes are undone before it goes on."""
+        mark = self.journal.mark()
+        try:
+            return self._fold(record)
+        except BaseException:
+            self.journal.undo(mark)
+            raise
+
+    def _fold(self, record: SourceRecord) -> Folded:
+        source = SourcePosition(
+            partition=record.partition, offset=record.offset, sha256=hashlib.sha256(record.value or b"").hexdigest()
+        )
+        try:
+            decoded = unwrap(record.value or b"")
+            if not issubclass(decoded.model, Lifecycle):
+                raise UndecodableRecord(f"a {decoded.model.__name__} does not belong on the lifecycle topic")
+        except UndecodableRecord as error:
+            verdict = Verdict(Outcome.UNDECODABLE, Reason.UNDECODABLE)
+            return self._decide(source, self._strays(), "", "", verdict, undecodable=str(error))
+        record_type = decoded.model.__name__
+        try:
+            header = Header.model_validate(decoded.fields["header"])
+        except ValidationError:
+            verdict = Verdict(Outcome.INVALID, Reason.CONTRACT_VIOLATION, detail="header")
+            return self._decide(source, self._strays(), record_type, "", verdict)
+        if not self._in_place(header.run_id, record.key):
+            verdict = Verdict(Outcome.INVALID, Reason.WRONG_PARTITION, detail=header.run_id)
+            return self._decide(source, self._strays(), record_type, header.event_id, verdict)
+        of_run = self.run(header.run_id)
+        verdict = self._judge(of_run, decoded, record)
+        return self._decide(source, of_run, record_type, header.event_id, verdict)
+
+    def _in_place(self, run_id: str, key: bytes | None) -> bool:
+        return key == run_id.encode() and partition_of(run_id, self.topic_partitions) == self.partition
+
+    def _strays(self) -> Run:
+        """Where records without a run of their own are counted; no run id can begin with a tilde."""
+        return self.run(f"~partition-{self.partition}")
+
+    def _judge(self, of_run: Run, decoded: Decoded, source: SourceRecord) -> Verdict:
+        try:
+            record = validate(decoded)
+        except ContractViolation as error:
+            return Verdict(Outcome.INVALID, Reason.CONTRACT_VIOLATION, detail=error.field)
+        at = At(offset=source.offset, sequence=of_run.head.sequence + 1, content=decoded.content)
+        if isinstance(record, run_records.RunConfigured):
+            if record.fold_version > FOLD_VERSION:
+                raise NewerFoldVersion(
+                    f"lifecycle partition {source.partition} offset {source.offset}: run {of_run.run_id} asks for fold "
+                    f"version {record.fold_version}, this package knows {FOLD_VERSION}; install a newer rollbook"
+                )
+            return run.run_configured(of_run, record, at, self.topic_partitions)
+        if of_run.head.config_version == 0:
+            return Verdict(Outcome.REJECTED, Reason.RUN_NOT_CONFIGURED)
+        assert isinstance(record, Lifecycle), "only lifecycle records come this far"
+        return HANDLERS[type(record)](of_run, record, at)
+
+    def _decide(
+        self,
+        source: SourcePosition,
+        of_run: Run,
+        record_type: str,
+        event_id: str,
+        verdict: Verdict,
+        undecodable: str | None = None,
+    ) -> Folded:
+        head = of_run.head
+        learner_state = None if verdict.learner_id is None else of_run.learners.get(verdict.learner_id)
+        learner_ref = None
+        if verdict.learner_id is not None:
+            learner_ref = LearnerRef(
+                learner_id=verdict.learner_id, epoch=0 if learner_state is None else learner_state.epoch
+            )
+        decision = Decision(
+            run_id=of_run.run_id,
+            sequence=head.sequence + 1,
+            source=source,
+            record_type=record_type,
+            event_id=event_id,
+            outcome=verdict.outcome,
+            reason=verdict.reason.value,
+            detail=verdict.detail,
+            subject=verdict.subject,
+            update_id=verdict.update_id,
+            learner=learner_ref,
+            active_policy=head.active,
+            config_version=head.config_version,
+            fold_version=head.fold_version,
+            missing_workers=verdict.missing_workers,
+            mismatched_workers=verdict.mismatched_workers,
+            items=verdict.items,
+            released=verdict.released,
+            mass_changes=verdict.mass_changes,
+            chain=_NO_CHAIN,
+        )
+        body = encode(decision)[:-_CHAIN_LENGTH]
+        chain = chain_of(head.chain, source.sha256, body)
+        of_run.change_head(sequence=decision.sequence, chain=chain)
+        return Folded(decision.model_copy(update={"chain": chain}), body + b"\x80\x01" + chain.encode(), undecodable)
+
+    def changes(self) -> list[tuple[bytes, bytes | None]]:
+        """What changed since the last kept batch, as records of the ledger topic; None removes a key."""
+        return [
+            (key_of(table.run_id, table.kind, key), None if (row := table.get(key)) is None else encode(row))
+            for table, key in self.journal.changes()
+        ]
+
+
+def chain_of(previous: str, source_sha256: str, body: bytes) -> str:
+    """The link of a decision: sha256 over the previous link, the source record's sha256 and the decision's bytes up to
+    its chain field."""
+    return hashlib.sha256(bytes.fromhex(previous) + bytes.fromhex(source_sha256) + body).hexdigest()

@@ -1,0 +1,42 @@
+"""Keys of the ledger topic: (run, kind, name) as a JSON list, so that no two can be confused."""
+
+import json
+from typing import Any
+
+from rollbook.processors.ledger.store import Run
+from rollbook.schemas.codec import decode_as
+from rollbook.schemas.records.ledger import Position
+from rollbook.schemas.types import Part
+
+POSITION = "position"
+
+
+def key_of(run_id: str, kind: str, name: str | int) -> bytes:
+    """The key of a record of the ledger topic."""
+    return json.dumps([run_id, kind, name], separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def position_key(partition: int) -> bytes:
+    """The key of a partition's `Position`; it belongs to no run."""
+    return key_of("", POSITION, partition)
+
+
+def parse_key(key: bytes) -> tuple[str, str, str | int]:
+    """The (run, kind, name) of a key."""
+    run_id, kind, name = json.loads(key)
+    return run_id, kind, name
+
+
+def restore_row(run: Run, kind: str, name: Any, value: bytes | None) -> None:
+    """Put a record of the ledger topic back into its table, without a journal entry."""
+    for table in run.tables():
+        if table.kind == kind:
+            row: Part | None = None if value is None else decode_as(table.model, value)
+            table.assign(name, row)
+            return
+    raise ValueError(f"unknown kind {kind!r} in the ledger topic: it was written by another version of rollbook")
+
+
+def decode_position(value: bytes) -> Position:
+    """The `Position` in the bytes."""
+    return decode_as(Position, value)

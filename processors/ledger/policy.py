@@ -1,0 +1,213 @@
+"""PolicyPrepared, PolicyCommitted, ActivationAck and Activate: weights from their preparation to their activation."""
+
+from rollbook.processors.gates import ack_gate, artifact_gate
+from rollbook.processors.ledger.lag import known_policy
+from rollbook.processors.ledger.moves import quarantine_tainted
+from rollbook.processors.ledger.store import Run
+from rollbook.processors.ledger.verdict import At, Verdict, mass_change, subject
+from rollbook.processors.reasons import Reason
+from rollbook.schemas.records.common import PolicyRef
+from rollbook.schemas.records.decision import Outcome, Released, Subject
+from rollbook.schemas.records.ledger import PendingFact, PolicyState, UpdateStatus, WorkerState
+from rollbook.schemas.records.policy import Activate, ActivationAck, PolicyCommitted, PolicyPrepared
+
+UNDONE = (UpdateStatus.ABORTED, UpdateStatus.ROLLED_BACK)
+
+
+def policy_prepared(run: Run, record: PolicyPrepared, at: At) -> Verdict:
+    """New weights exist. Facts that waited for the version take their turn; its trajectories are judged by its hash."""
+    about = subject("policy", record.version, record.artifact.hash)
+    known = run.policies.get(record.version)
+    if known is not None:
+        same = known.content == at.content
+        outcome = Outcome.DUPLICATE if same else Outcome.REJECTED
+        return Verdict(outcome, Reason.DUPLICATE if same else Reason.CONFLICT, subject=about)
+    parent = run.policies.get(record.parent_version)
+    if parent is None:
+        return Verdict(Outcome.REJECTED, Reason.UNKNOWN_PARENT, f"version {record.parent_version}", about)
+    restored = None if record.rollback_of is None else run.policies.get(record.rollback_of)
+    if record.rollback_of is not None and restored is None:
+        return Verdict(Outcome.REJECTED, Reason.UNKNOWN_ROLLBACK, f"version {record.rollback_of}", about)
+    source = restored or parent
+    again = _contained_already(run, source, record.update_ids)
+    if again is not None:
+        return Verdict(Outcome.REJECTED, Reason.CONFLICT, f"update {again} is contained in its parent already", about)
+    policy = _new_policy(run, record, source, restored is not None, at)
+    committed, waiting = _committed_early(run, policy)
+    run.policies.put(record.version, policy.model_copy(update={"committed": committed}))
+    quarantined = quarantine_tainted(run)
+    return Verdict(
+        Outcome.ACCEPTED,
+        Reason.OK,
+        subject=about,
+        released=(*waiting, *_acked_early(run, record)),
+        mass_changes=mass_change("trajectories quarantined with a tainted policy", quarantined),
+    )
+
+
+def _new_policy(run: Run, record: PolicyPrepared, source: PolicyState, rollback: bool, at: At) -> PolicyState:
+    undone = any(
+        update is not None and update.status in UNDONE for update in (run.updates.get(u) for u in record.update_ids)
+    )
+    return PolicyState(
+        version=record.version,
+        artifact=record.artifact,
+        content=at.content,
+        source_version=source.version,
+        update_ids=record.update_ids,
+        depth=source.depth if rollback else source.depth + 1,
+        ordinal=source.ordinal + len(record.update_ids),
+        committed=record.committed,
+        activated=False,
+        orphaned=source.orphaned or undone,
+    )
+
+
+def _contained_already(run: Run, source: PolicyState, update_ids: tuple[str, ...]) -> str | None:
+    wanted = set(update_ids)
+    ancestor: PolicyState | None = source if wanted else None
+    while ancestor is not None:
+        again = sorted(wanted.intersection(ancestor.update_ids))
+        if again:
+            return again[0]
+        ancestor = None if ancestor.source_version is None else run.policies.get(ancestor.source_version)
+    return None
+
+
+def _committed_early(run: Run, policy: PolicyState) -> tuple[bool, tuple[Released, ...]]:
+    key = f"policy {policy.version}"
+    fact = run.pending.get(key)
+    if fact is None:
+        return policy.committed, ()
+    run.pending.drop(key)
+    fits = fact.artifact_hash == policy.artifact.hash
+    reason = Reason.OK if fits else Reason.ARTIFACT_MISMATCH
+    released = Released(
+        offset=fact.offset, record_type=fact.record_type, subject_id=fact.subject_id, reason=reason.value
+    )
+    return policy.committed or fits, (released,)
+
+
+def _acked_early(run: Run, record: PolicyPrepared) -> tuple[Released, ...]:
+    released = []
+    for worker in run.workers.values():
+        if worker.serves is not None and worker.serves.version == record.version:
+            fits = worker.serves.artifact_hash == record.artifact.hash
+            released.append(
+                Released(
+                    offset=worker.offset,
+                    record_type="ActivationAck",
+                    subject_id=worker.worker_id,
+                    reason=(Reason.OK if fits else Reason.ARTIFACT_MISMATCH).value,
+                )
+            )
+    return tuple(released)
+
+
+def policy_committed(run: Run, record: PolicyCommitted, at: At) -> Verdict:
+    """The artifact is written whole; before its PolicyPrepared the fact waits."""
+    ref = record.policy
+    about = subject("policy", ref.version, ref.artifact_hash)
+    policy = run.policies.get(ref.version)
+    if policy is None:
+        return _keep_committed(run, ref, at, about)
+    if policy.artifact.hash != ref.artifact_hash:
+        return Verdict(Outcome.REJECTED, Reason.ARTIFACT_MISMATCH, f"known as {policy.artifact.hash}", about)
+    if policy.committed:
+        return Verdict(Outcome.DUPLICATE, Reason.DUPLICATE, subject=about)
+    run.policies.put(ref.version, policy.model_copy(update={"committed": True}))
+    return Verdict(Outcome.ACCEPTED, Reason.OK, subject=about)
+
+
+def _keep_committed(run: Run, ref: PolicyRef, at: At, about: Subject) -> Verdict:
+    key = f"policy {ref.version}"
+    waiting = run.pending.get(key)
+    if waiting is not None:
+        same = waiting.artifact_hash == ref.artifact_hash
+        outcome = Outcome.DUPLICATE if same else Outcome.REJECTED
+        return Verdict(outcome, Reason.DUPLICATE if same else Reason.CONFLICT, subject=about)
+    if len(run.pending) >= run.config.max_pending:
+        return Verdict(Outcome.REJECTED, Reason.PENDING_FULL, subject=about)
+    fact = PendingFact(
+        subject_id=str(ref.version),
+        record_type="PolicyCommitted",
+        content=at.content,
+        offset=at.offset,
+        artifact_hash=ref.artifact_hash,
+    )
+    run.pending.put(key, fact)
+    return Verdict(Outcome.PENDING, Reason.PENDING, subject=about)
+
+
+def activation_ack(run: Run, record: ActivationAck, at: At) -> Verdict:
+    """What a worker serves: the highest (incarnation, report_seq) counts, whatever the order of arrival."""
+    about = subject("worker", record.worker_id, "" if record.serves is None else record.serves.artifact_hash)
+    known = run.workers.get(record.worker_id)
+    if known is not None:
+        order = (record.incarnation, record.report_seq)
+        before = (known.incarnation, known.report_seq)
+        if order < before:
+            return Verdict(Outcome.REJECTED, Reason.STALE_ACK, f"later report {before[0]}.{before[1]}", about)
+        if order == before:
+            same = known.content == at.content
+            outcome = Outcome.DUPLICATE if same else Outcome.REJECTED
+            return Verdict(outcome, Reason.DUPLICATE if same else Reason.CONFLICT, subject=about)
+    run.workers.put(
+        record.worker_id,
+        WorkerState(
+            worker_id=record.worker_id,
+            incarnation=record.incarnation,
+            report_seq=record.report_seq,
+            serves=record.serves,
+            failure="" if record.failure is None else record.failure.value,
+            offset=at.offset,
+            content=at.content,
+        ),
+    )
+    if record.serves is not None and record.serves.version not in run.policies:
+        return Verdict(Outcome.PENDING, Reason.PENDING, f"version {record.serves.version} is not prepared", about)
+    return Verdict(Outcome.ACCEPTED, Reason.OK, "" if record.failure is None else record.failure.value, about)
+
+
+def activate(run: Run, record: Activate, at: At) -> Verdict:
+    """Move the active pointer; first refusal wins, and the old pointer stays."""
+    wanted = record.policy
+    about = subject("policy", wanted.version, wanted.artifact_hash)
+    policy = known_policy(run, wanted)
+    if policy is None:
+        return Verdict(Outcome.REJECTED, Reason.UNKNOWN_VERSION, subject=about)
+    if policy.activation_content == at.content:
+        return Verdict(Outcome.DUPLICATE, Reason.DUPLICATE, subject=about)
+    refusal, detail = _unfit(run, policy, record)
+    if refusal is not None:
+        return Verdict(Outcome.REJECTED, refusal, detail, about)
+    serves = {
+        worker.worker_id: None if worker.serves is None else (worker.serves.version, worker.serves.artifact_hash)
+        for worker in run.workers.values()
+    }
+    acks, missing, mismatched = ack_gate((wanted.version, wanted.artifact_hash), serves, run.config.required_workers)
+    if acks is not None:
+        return Verdict(Outcome.REJECTED, acks, subject=about, missing_workers=missing, mismatched_workers=mismatched)
+    run.policies.put(wanted.version, policy.model_copy(update={"activated": True, "activation_content": at.content}))
+    run.change_head(active=wanted, active_orphaned=False)
+    return Verdict(Outcome.ACCEPTED, Reason.ACTIVATED, subject=about)
+
+
+def _unfit(run: Run, policy: PolicyState, record: Activate) -> tuple[Reason | None, str]:
+    active = run.head.active
+    assert active is not None, "a configured run has an active policy"
+    if record.expected_active_version != active.version:
+        return Reason.WRONG_EXPECTED, f"active version {active.version}"
+    refusal = artifact_gate(policy.committed, policy.version, active.version)
+    if refusal is not None:
+        return refusal, f"active version {active.version}"
+    if policy.orphaned:
+        return Reason.POLICY_ORPHANED, ""
+    ancestor: PolicyState | None = policy
+    while ancestor is not None and not ancestor.activated:  # what was activated before had its updates committed
+        for update_id in ancestor.update_ids:
+            update = run.updates.get(update_id)
+            if update is None or update.status is not UpdateStatus.COMMITTED:
+                return Reason.UPDATE_NOT_COMMITTED, update_id
+        ancestor = None if ancestor.source_version is None else run.policies.get(ancestor.source_version)
+    return None, ""

@@ -1,0 +1,264 @@
+"""The ledger's state: tables of frozen records with an undo journal.
+
+The fold writes into the tables as it goes; the host either keeps a batch (`Journal.keep`) once its transaction has
+committed, or undoes it (`Journal.undo`). A journal in place of an overlay keeps one set of indexes (groups that can be
+claimed, open updates, counts) true at every moment instead of a second one over the overlay.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Generic, TypeVar
+
+from rollbook.processors.lifecycle import LIVE, PENDING
+from rollbook.schemas.records.ledger import (
+    ContractState,
+    LearnerState,
+    PendingFact,
+    PolicyState,
+    RunConfig,
+    RunHead,
+    TrajectoryState,
+    TrajectoryStatus,
+    UpdateState,
+    UpdateStatus,
+    WorkerState,
+)
+from rollbook.schemas.records.rollout import Purpose
+from rollbook.schemas.types import Part
+
+K = TypeVar("K", str, int)
+V = TypeVar("V", bound=Part)
+NO_CHAIN = "0" * 64
+
+
+class Journal:
+    """What changed since the last `keep` or `undo`, with the values before."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[Table[Any, Any], Any, Any]] = []
+
+    def note(self, table: "Table[Any, Any]", key: object, before: object) -> None:
+        """Remember a value before it changes."""
+        self._entries.append((table, key, before))
+
+    def changes(self) -> Iterator[tuple["Table[Any, Any]", Any]]:
+        """Each changed (table, key) once, in the order of first change."""
+        seen: set[tuple[int, Any]] = set()
+        for table, key, _ in self._entries:
+            if (id(table), key) not in seen:
+                seen.add((id(table), key))
+                yield table, key
+
+    def mark(self) -> int:
+        """A point to undo to."""
+        return len(self._entries)
+
+    def keep(self) -> None:
+        """The changes stand."""
+        self._entries.clear()
+
+    def undo(self, mark: int = 0) -> None:
+        """Take the changes since the mark back, newest first."""
+        while len(self._entries) > mark:
+            table, key, before = self._entries.pop()
+            table.assign(key, before)
+
+
+class Table(Generic[K, V]):
+    """Records of one kind in one run, by key."""
+
+    def __init__(self, run_id: str, kind: str, model: type[V], journal: Journal) -> None:
+        self.run_id = run_id
+        self.kind = kind
+        self.model = model
+        self._journal = journal
+        self._rows: dict[K, V] = {}
+
+    def get(self, key: K) -> V | None:
+        """The record, or None."""
+        return self._rows.get(key)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def values(self) -> list[V]:
+        """All records, by key: insertion order differs between a fold and a restore."""
+        return [self._rows[key] for key in sorted(self._rows)]
+
+    def put(self, key: K, value: V) -> V:
+        """Set a record."""
+        self._journal.note(self, key, self._rows.get(key))
+        self.assign(key, value)
+        return value
+
+    def drop(self, key: K) -> None:
+        """Remove a record."""
+        self._journal.note(self, key, self._rows.get(key))
+        self.assign(key, None)
+
+    def assign(self, key: K, value: V | None) -> None:
+        """Set or remove without a journal entry: for undo and restore."""
+        before = self._rows.get(key)
+        if value is None:
+            self._rows.pop(key, None)
+        else:
+            self._rows[key] = value
+        self._index(key, before, value)
+
+    def _index(self, key: K, before: V | None, after: V | None) -> None:
+        """Keep what a table knows beside its rows."""
+
+
+class Trajectories(Table[str, TrajectoryState]):
+    """Trajectories, with the groups that can be claimed and counts by behavior version and state."""
+
+    def __init__(self, run_id: str, journal: Journal) -> None:
+        super().__init__(run_id, "trajectory", TrajectoryState, journal)
+        self._members: dict[str, set[str]] = {}
+        self._claimable: set[str] = set()
+        self._by_version: dict[tuple[int, TrajectoryStatus], int] = {}
+        self.live = 0
+
+    def members(self, group_id: str) -> list[TrajectoryState]:
+        """The known members of a group, by place in the group."""
+        found = [self._rows[member] for member in self._members.get(group_id, ())]
+        return sorted(found, key=lambda t: (t.sample_index, t.generated_offset))
+
+    def claimable_groups(self) -> list[str]:
+        """Groups that are complete, wait for nothing, and have a rewarded member to train on; by name."""
+        return sorted(self._claimable)
+
+    def by_version(self) -> list[tuple[int, TrajectoryStatus, int]]:
+        """(behavior version, state, count), sorted; live states only."""
+        return sorted((version, status, count) for (version, status), count in self._by_version.items() if count)
+
+    def _index(self, key: str, before: TrajectoryState | None, after: TrajectoryState | None) -> None:
+        if before is not None:
+            self._count(before, -1)
+        if after is not None:
+            self._count(after, 1)
+        known = after or before
+        assert known is not None
+        members = self._members.setdefault(known.group_id, set())
+        if after is None:
+            members.discard(key)
+        else:
+            members.add(key)
+        if not members:
+            del self._members[known.group_id]
+        self._refresh(known.group_id)
+
+    def _count(self, trajectory: TrajectoryState, by: int) -> None:
+        if trajectory.status in LIVE:
+            self.live += by
+            key = (behavior_version(trajectory), trajectory.status)
+            count = self._by_version.get(key, 0) + by
+            if count:
+                self._by_version[key] = count
+            else:
+                del self._by_version[key]
+
+    def _refresh(self, group_id: str) -> None:
+        members = [self._rows[member] for member in self._members.get(group_id, ())]
+        if (
+            members
+            and len(members) >= max(member.group_expected for member in members)
+            and all(member.status not in PENDING for member in members)
+            and any(m.status is TrajectoryStatus.REWARDED and m.purpose is Purpose.TRAIN for m in members)
+        ):
+            self._claimable.add(group_id)
+        else:
+            self._claimable.discard(group_id)
+
+
+class Updates(Table[str, UpdateState]):
+    """Updates, with each learner's open ones and the number of its standing commits."""
+
+    def __init__(self, run_id: str, journal: Journal) -> None:
+        super().__init__(run_id, "update", UpdateState, journal)
+        self._open: dict[str, set[str]] = {}
+        self._committed: dict[str, int] = {}
+
+    def open_of(self, learner_id: str) -> list[UpdateState]:
+        """Open and started updates of a learner, by first Reserve."""
+        return sorted((self._rows[u] for u in self._open.get(learner_id, ())), key=lambda u: u.opened_sequence)
+
+    def all_open(self) -> list[UpdateState]:
+        """Open and started updates of all learners, by first Reserve."""
+        return sorted((self._rows[u] for ids in self._open.values() for u in ids), key=lambda u: u.opened_sequence)
+
+    def committed_of(self, learner_id: str) -> int:
+        """How many committed updates of a learner stand."""
+        return self._committed.get(learner_id, 0)
+
+    def _index(self, key: str, before: UpdateState | None, after: UpdateState | None) -> None:
+        for update, by in ((before, -1), (after, 1)):
+            if update is None or update.learner is None:
+                continue
+            learner_id = update.learner.learner_id
+            if update.status is UpdateStatus.COMMITTED:
+                self._committed[learner_id] = self._committed.get(learner_id, 0) + by
+            elif is_open(update):
+                ids = self._open.setdefault(learner_id, set())
+                if by > 0:
+                    ids.add(key)
+                else:
+                    ids.discard(key)
+
+
+def is_open(update: UpdateState) -> bool:
+    """Whether the update has not ended."""
+    return update.status in (UpdateStatus.OPEN, UpdateStatus.STARTED)
+
+
+def behavior_version(trajectory: TrajectoryState) -> int:
+    """The oldest version among the model spans of a trajectory."""
+    return trajectory.policies[0].version
+
+
+class Run:
+    """All that the fold knows of one run."""
+
+    def __init__(self, run_id: str, journal: Journal) -> None:
+        self.run_id = run_id
+        self.heads: Table[str, RunHead] = Table(run_id, "run", RunHead, journal)
+        self.configs: Table[int, RunConfig] = Table(run_id, "config", RunConfig, journal)
+        self.contracts: Table[str, ContractState] = Table(run_id, "contract", ContractState, journal)
+        self.trajectories = Trajectories(run_id, journal)
+        self.pending: Table[str, PendingFact] = Table(run_id, "pending", PendingFact, journal)
+        self.updates = Updates(run_id, journal)
+        self.learners: Table[str, LearnerState] = Table(run_id, "learner", LearnerState, journal)
+        self.policies: Table[int, PolicyState] = Table(run_id, "policy", PolicyState, journal)
+        self.workers: Table[str, WorkerState] = Table(run_id, "worker", WorkerState, journal)
+
+    def tables(self) -> tuple[Table[Any, Any], ...]:
+        """Every table of the run."""
+        return (
+            self.heads,
+            self.configs,
+            self.contracts,
+            self.trajectories,
+            self.pending,
+            self.updates,
+            self.learners,
+            self.policies,
+            self.workers,
+        )
+
+    @property
+    def head(self) -> RunHead:
+        """The run's head; a fresh one before the first decision."""
+        return self.heads.get("") or RunHead(run_id=self.run_id, sequence=0, chain=NO_CHAIN)
+
+    def change_head(self, **changes: object) -> None:
+        """Replace fields of the head."""
+        self.heads.put("", self.head.model_copy(update=changes))
+
+    @property
+    def config(self) -> RunConfig:
+        """The configuration in force; only after the first RunConfigured."""
+        config = self.configs.get(self.head.config_version)
+        assert config is not None, "the fold refuses everything before the first RunConfigured"
+        return config
