@@ -1,0 +1,77 @@
+"""The samples under replay as flat arrays of one array library, and what the chain has recomputed of them so far."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain as joined
+from typing import Any
+
+import numpy as np
+from rollbook.replay.bundle.bundle import Bundle
+from rollbook.replay.bundle.model import Config, Sample
+from rollbook.replay.kernels.array import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Arrays: `raw_rewards` and `rewards` float32 [samples], `group_index` and `lengths` int64 [samples] (`group_index`
+    None where the bundle has no groups), `mask` bool [tokens], `tensors` float32 [tokens] by payload name."""
+
+    samples: tuple[Sample, ...]
+    config: Config
+    group_index: Array | None
+    lengths: Array
+    mask: Array
+    raw_rewards: Array
+    rewards: Array
+    tensors: Mapping[str, Array]
+
+
+@dataclass(slots=True)
+class Chain:
+    """What the stages read and leave behind: a value that an earlier stage recomputed wins over the recorded one."""
+
+    batch: Batch
+    recomputed: dict[str, Array] = field(default_factory=dict)
+
+    @property
+    def rewards(self) -> Array:
+        return self.recomputed.get("rewards", self.batch.rewards)
+
+    def tokens(self, name: str) -> Array:
+        return self.recomputed.get(name, self.batch.tensors.get(name))
+
+
+def batch_of(bundle: Bundle, positions: Sequence[int] | None, token_payloads: Sequence[str], xp: Any = np) -> Batch:
+    """The samples at `positions` (None: all) in arrays of the library `xp`.
+
+    `rewards` are those of expected.json, or where it has none those of the index.
+    """
+    everyone = bundle.index.samples
+    samples = everyone if positions is None else tuple(everyone[position] for position in positions)
+    chosen = slice(None) if positions is None else np.asarray(positions, dtype=np.int64)
+    tokens = slice(None) if positions is None else token_positions(everyone, positions)
+    groups = [sample.group_index for sample in samples]
+    recorded = bundle.expected.reward_post_process
+    rewards = recorded.rewards if recorded else [sample.reward for sample in everyone]
+    mask = np.frombuffer(b"".join(sample.loss_mask for sample in samples), dtype=np.bool_)
+
+    def array(values: Any, dtype: type) -> Array:
+        return xp.asarray(np.array(values, dtype=dtype))
+
+    return Batch(
+        samples=samples,
+        config=bundle.index.config,
+        group_index=None if None in groups else array(groups, np.int64),
+        lengths=array([sample.response_length for sample in samples], np.int64),
+        mask=array(mask, np.bool_),
+        raw_rewards=array([sample.raw_reward for sample in samples], np.float32),
+        rewards=array(np.asarray(rewards)[chosen], np.float32),
+        tensors={name: xp.asarray(bundle.tensors[name][tokens]) for name in token_payloads if name in bundle.tensors},
+    )
+
+
+def token_positions(samples: Sequence[Sample], positions: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Where the tokens of the samples at `positions` lie in a flat payload."""
+    ends = np.cumsum([sample.response_length for sample in samples], dtype=np.int64)
+    spans = (range(int(ends[at]) - samples[at].response_length, int(ends[at])) for at in positions)
+    return np.fromiter(joined.from_iterable(spans), dtype=np.int64)

@@ -1,0 +1,1 @@
+"""The bundle: one optimizer step or rollout as files, read strictly and written atomically."""

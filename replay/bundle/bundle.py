@@ -1,0 +1,34 @@
+"""A bundle in memory: what one rank recorded of one optimizer step or rollout."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rollbook.replay.bundle.model import Expected, Index, Manifest
+from rollbook.replay.bundle.tensorfile import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Read, checked and complete. `tensors` are flat: float32 [tokens] or [samples], samples in index order."""
+
+    path: Path
+    rank: int
+    expected_ranks: tuple[int, ...]
+    manifest: Manifest
+    index: Index
+    expected: Expected
+    tensors: Mapping[str, Tensor]
+
+    @property
+    def bundle_id(self) -> str:
+        return self.index.bundle_id
+
+
+@dataclass(frozen=True, slots=True)
+class Cohort:
+    """The bundles of all ranks of one step, in rank order; a single bundle is a cohort of one."""
+
+    path: Path
+    bundle_id: str
+    bundles: tuple[Bundle, ...]

@@ -1,0 +1,196 @@
+"""A bundle as a path names it: one rank's folder, or the folders of all ranks under the final COMPLETE."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rollbook.replay.bundle.bundle import Bundle, Cohort
+from rollbook.replay.bundle.folder import Folder, open_folder
+from rollbook.replay.bundle.layout import (
+    MAX_JSON_BYTES,
+    bundles_within,
+    is_leftover,
+    looks_like_cohort,
+    rank_complete,
+    rank_folder,
+    rank_folders,
+)
+from rollbook.replay.bundle.model import COMPLETE, INDEX, MANIFEST, CohortComplete, ShardComplete
+from rollbook.replay.bundle.problems import CAPTURE_AGAIN, BadBundle, Problem, Refused
+from rollbook.replay.bundle.reader import Loaded, Metadata, Seal, load, read_json_files
+from rollbook.replay.bundle.strictjson import parse
+from rollbook.replay.text import visible
+from rollbook.schemas.errors import BadInput
+
+_WAIT = "wait until every rank has finished, or capture the bundle again"
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationReport:
+    """Everything that is wrong with a bundle; valid when nothing is."""
+
+    path: Path
+    ranks: tuple[int, ...]
+    problems: tuple[Problem, ...]
+
+    @property
+    def valid(self) -> bool:
+        return not self.problems
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """One rank's metadata as it lies there, complete or not."""
+
+    label: str
+    complete: bool
+    metadata: Metadata
+
+
+def read_bundle(path: Path) -> Bundle:
+    """The bundle of one rank; raises `BadBundle`, or `BadInput` when there is no bundle at `path`."""
+    bundles = read_cohort(path).bundles
+    if len(bundles) != 1:
+        raise BadInput(f"{visible(path)} holds {len(bundles)} ranks: name one of its rank-* folders")
+    return bundles[0]
+
+
+def read_cohort(path: Path) -> Cohort:
+    """The bundles of every rank; raises like `read_bundle`."""
+    bundles, problems = _load_all(path)
+    if problems:
+        raise BadBundle(str(path), *problems)
+    return Cohort(path, bundles[0].bundle_id, bundles)
+
+
+def validate(path: Path) -> ValidationReport:
+    """Every problem of the bundle at `path`; raises `BadInput` only when there is no bundle to look at."""
+    bundles, problems = _load_all(path)
+    return ValidationReport(path, tuple(bundle.rank for bundle in bundles), problems)
+
+
+def inspect(path: Path) -> tuple[Inspected, ...]:
+    """The metadata of each rank, also of a bundle without COMPLETE; raises like `read_bundle`."""
+    with open_folder(path) as folder:
+        names = _entries(folder, leftovers=True)
+        try:
+            if not looks_like_cohort(names):
+                return (Inspected("", COMPLETE in names, read_json_files(folder)),)
+            found: list[Inspected] = []
+            for name in rank_folders(names):
+                with folder.subfolder(name) as rank:
+                    found.append(Inspected(name, COMPLETE in names, read_json_files(rank)))
+            return tuple(found)
+        except Refused as refused:
+            raise BadBundle(str(path), *refused.problems) from None
+
+
+def _entries(folder: Folder, *, leftovers: bool = False) -> tuple[str, ...]:
+    """The names in a folder that is a bundle; raises `BadInput` when it is something else."""
+    names = folder.names()
+    if not leftovers and is_leftover(folder.path.name):
+        raise BadInput(f"{visible(folder.path)} is what a writer that died left behind: delete it")
+    if not (MANIFEST in names or COMPLETE in names or looks_like_cohort(names)):
+        inside = bundles_within(folder)
+        hint = f"it holds bundles, name one: {', '.join(map(visible, inside))}" if inside else "check the path"
+        raise BadInput(f"{visible(folder.path)} is not a bundle (no {MANIFEST} in it): {hint}")
+    return names
+
+
+def _load_all(path: Path) -> tuple[tuple[Bundle, ...], tuple[Problem, ...]]:
+    with open_folder(path) as folder:
+        names = _entries(folder)
+        if looks_like_cohort(names):
+            return _load_ranks(folder, names)
+        loaded = load(folder)
+    problems = loaded.problems
+    if loaded.bundle is not None and loaded.seal is not None and loaded.seal.expected_ranks != (loaded.seal.rank,):
+        problems = tuple(_check_final(path, loaded.seal))
+    return ((loaded.bundle,) if loaded.bundle and not problems else ()), problems
+
+
+def _load_ranks(folder: Folder, names: tuple[str, ...]) -> tuple[tuple[Bundle, ...], tuple[Problem, ...]]:
+    if COMPLETE not in names:
+        return (), (Problem(COMPLETE, "", "missing beside the ranks", _WAIT),)
+    bundles: list[Bundle] = []
+    problems: list[Problem] = []
+    try:
+        complete = parse(COMPLETE, folder.read(COMPLETE, MAX_JSON_BYTES), CohortComplete)
+        problems += _check_ranks(complete, names)
+        for rank in () if problems else sorted(complete.ranks):
+            with folder.subfolder(rank_folder(rank)) as shard:
+                loaded = load(Folder(shard.path, shard.fd))
+            problems += (replace(found, file=f"{shard.label}{found.file}") for found in loaded.problems)
+            stated = complete.shards[str(rank)]
+            written = parse(rank_complete(rank), folder.read(rank_complete(rank), MAX_JSON_BYTES), ShardComplete)
+            problems += _check_shard(rank, stated, written, loaded)
+            if loaded.bundle is not None:
+                bundles.append(loaded.bundle)
+    except Refused as refused:
+        problems += refused.problems
+    if not problems:
+        problems += _check_agreement(bundles)
+    return (() if problems else tuple(bundles)), tuple(problems)
+
+
+def _check_ranks(complete: CohortComplete, names: tuple[str, ...]) -> Iterator[Problem]:
+    ranks = sorted(complete.ranks)
+    if len(set(ranks)) != len(ranks) or {str(rank) for rank in ranks} != complete.shards.keys():
+        yield Problem(COMPLETE, "shards", f"not one for each of the ranks {ranks}", CAPTURE_AGAIN)
+        return
+    for rank in ranks:
+        shard = complete.shards[str(rank)]
+        if sorted(shard.expected_ranks) != ranks:
+            what = f"{list(shard.expected_ranks)}, but {COMPLETE} has {ranks}"
+            yield Problem(COMPLETE, f"shards.{rank}.expected_ranks", what, _WAIT)
+        if shard.relpath != rank_folder(rank):
+            what = f"'{visible(shard.relpath)}', only {rank_folder(rank)} is read"
+            yield Problem(COMPLETE, f"shards.{rank}.relpath", what, CAPTURE_AGAIN)
+    for name in sorted(set(rank_folders(names)) - {rank_folder(rank) for rank in ranks}):
+        yield Problem(name, "", f"not among the ranks of {COMPLETE}", CAPTURE_AGAIN)
+
+
+def _check_shard(rank: int, stated: ShardComplete, written: ShardComplete, loaded: Loaded) -> Iterator[Problem]:
+    file = rank_complete(rank)
+    if stated != written:
+        yield Problem(file, "", f"not the record in {COMPLETE}", CAPTURE_AGAIN)
+    if loaded.seal is None:
+        return
+    if loaded.seal.rank != rank:
+        yield Problem(f"{rank_folder(rank)}/{COMPLETE}", "ranks", f"rank {loaded.seal.rank}", CAPTURE_AGAIN)
+    if not _same_record(stated, loaded.seal):
+        yield Problem(file, "", f"not the record in {rank_folder(rank)}/{file}", CAPTURE_AGAIN)
+
+
+def _same_record(shard: ShardComplete, seal: Seal) -> bool:
+    return shard.model_dump(exclude={"relpath"}) == seal.record.model_dump()
+
+
+def _check_agreement(bundles: list[Bundle]) -> Iterator[Problem]:
+    first = bundles[0].index
+    for bundle in bundles[1:]:
+        index, file = bundle.index, f"{rank_folder(bundle.rank)}/{INDEX}"
+        pairs = (
+            ("bundle_id", first.bundle_id, index.bundle_id),
+            ("identity.actor_step_id", first.identity.actor_step_id, index.identity.actor_step_id),
+            ("identity.rollout_id", first.identity.rollout_id, index.identity.rollout_id),
+            ("identity.rank", first.identity.rank, index.identity.rank),
+            ("config", first.config, index.config),
+        )
+        for field, ours, theirs in pairs:
+            if ours != theirs:
+                yield Problem(file, field, f"not the one of {rank_folder(bundles[0].rank)}", CAPTURE_AGAIN)
+
+
+def _check_final(path: Path, seal: Seal) -> Iterator[Problem]:
+    """A rank's folder given by itself counts only once the final COMPLETE beside it vouches for it."""
+    others = f"it is one of the ranks {list(seal.expected_ranks)}"
+    try:
+        with open_folder(path.resolve().parent) as parent:
+            complete = parse(f"../{COMPLETE}", parent.read(COMPLETE, MAX_JSON_BYTES), CohortComplete)
+    except (Refused, BadInput):
+        yield Problem(f"../{COMPLETE}", "", f"missing or unreadable, and {others}", _WAIT)
+        return
+    shard = complete.shards.get(str(seal.rank))
+    if sorted(complete.ranks) != sorted(seal.expected_ranks) or shard is None or not _same_record(shard, seal):
+        yield Problem(f"../{COMPLETE}", "shards", f"does not vouch for this folder, and {others}", _WAIT)

@@ -1,0 +1,87 @@
+"""Reading files that stay inside one folder: no link is followed, no special file opened, no size trusted."""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rollbook.replay.bundle.problems import CAPTURE_AGAIN, Problem, Refused
+from rollbook.replay.text import visible
+from rollbook.schemas.errors import BadInput
+
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """An open folder. Names given to its methods are single path components."""
+
+    path: Path
+    fd: int
+    label: str = ""
+
+    @contextmanager
+    def subfolder(self, name: str) -> Iterator["Folder"]:
+        label = f"{self.label}{name}"
+        try:
+            fd = os.open(name, _FLAGS | os.O_DIRECTORY, dir_fd=self.fd)
+        except OSError as error:
+            raise Refused(Problem(label, "", _reason(error, "a folder"), CAPTURE_AGAIN)) from None
+        try:
+            yield Folder(self.path / name, fd, f"{label}/")
+        finally:
+            os.close(fd)
+
+    def read(self, name: str, limit: int) -> bytes:
+        """The bytes of a regular file of at most `limit` bytes; raises `Refused`."""
+        label = f"{self.label}{name}"
+        try:
+            fd = os.open(name, _FLAGS, dir_fd=self.fd)
+        except OSError as error:
+            raise Refused(Problem(label, "", _reason(error, "a file"), CAPTURE_AGAIN)) from None
+        with os.fdopen(fd, "rb") as file:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                raise Refused(Problem(label, "", "not a regular file", CAPTURE_AGAIN))
+            if status.st_size > limit:
+                what = f"{status.st_size:,} bytes, more than the {limit:,} that it can need"
+                raise Refused(Problem(label, "", what, CAPTURE_AGAIN))
+            data = file.read(limit + 1)
+        if len(data) != status.st_size:
+            raise Refused(Problem(label, "", "changed while it was read", "wait until its writer is done"))
+        return data
+
+    def names(self) -> tuple[str, ...]:
+        with os.scandir(self.fd) as entries:
+            return tuple(sorted(entry.name for entry in entries))
+
+
+@contextmanager
+def open_folder(path: Path) -> Iterator[Folder]:
+    """The folder at `path`; raises `BadInput` when there is none."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise BadInput(f"no bundle at {visible(path)}: check the path (a bundle is a folder)") from None
+    except NotADirectoryError:
+        raise BadInput(f"{visible(path)} is a file, a bundle is a folder: give the folder that holds it") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a path"
+        raise BadInput(f"cannot open bundle {visible(path)}: {reason}; check path and permissions") from None
+    try:
+        yield Folder(path, fd)
+    finally:
+        os.close(fd)
+
+
+def _reason(error: OSError, noun: str) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "missing"
+    if isinstance(error, NotADirectoryError):
+        return f"not {noun}, or a symbolic link, which is never followed"
+    if error.errno == errno.ELOOP:
+        return "a symbolic link, which is never followed"
+    return f"cannot be opened ({error.strerror})"

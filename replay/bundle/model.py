@@ -1,0 +1,276 @@
+"""The files of a bundle as typed records: format 1.0.0, strict (no unknown key, no boolean or string as a number).
+
+One extension, which an independent 1.0.0 reader accepts because the manifest's payloads are an open, hashed table:
+format 1.0.0 records the results of loss.policy as scalars only, so a divergence there could never be traced to a
+sample. Payloads `sample_pg_loss`, `sample_entropy_loss`, `sample_pg_clipfrac`, `sample_ppo_kl` (float32 [samples]:
+each sample's masked mean, in index order; their sums are the scalars) are optional outputs of that stage. Whoever has
+them writes them, and replay then names the sample; without them it says that the scalars alone cannot tell.
+`returns` (float32 [tokens]) is likewise compared where it is recorded.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Final, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, StringConstraints
+
+FORMAT_VERSION = "1.0.0"
+MANIFEST: Final = "manifest.json"
+INDEX: Final = "index.json"
+EXPECTED: Final = "expected.json"
+COMPLETE: Final = "COMPLETE"
+
+T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
+# JSON knows arrays and strings only; everything inside them stays strict.
+Many = Annotated[tuple[T, ...], Field(strict=False)]
+OneOf = Annotated[E, Field(strict=False)]
+
+Id = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+Text = Annotated[str, StringConstraints(max_length=4096)]
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+PayloadName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$")]
+Count = Annotated[int, Field(ge=0, lt=2**48)]
+Size = Annotated[int, Field(ge=1, lt=2**48)]
+Rank = Annotated[int, Field(ge=0, lt=2**20)]
+Tolerated = Annotated[float, Field(ge=0, lt=1)]
+MetadataFile = Literal["expected.json", "index.json", "manifest.json"]
+
+
+def _packed_mask(value: object) -> object:
+    """One byte a token instead of one object; a mask has as many entries as the step has tokens."""
+    if isinstance(value, list) and not set(map(type, value)) <= {int}:
+        raise ValueError("Input should be a list of the integers 0 and 1")
+    if isinstance(value, list | bytes):
+        if not set(value) <= {0, 1}:
+            raise ValueError("Input should be a list of the integers 0 and 1")
+        return bytes(value)
+    raise ValueError("Input should be a list of the integers 0 and 1")
+
+
+Mask = Annotated[bytes, BeforeValidator(_packed_mask), PlainSerializer(list)]
+
+
+class Record(BaseModel):
+    """Base of every part of a bundle's metadata."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class StageId(StrEnum):
+    """The stages of format 1.0.0, in the order in which one feeds the next."""
+
+    SAMPLE = "sample"
+    REWARD_RAW = "reward.raw"
+    REWARD_POST_PROCESS = "reward.post_process"
+    ADVANTAGE_KL = "advantage.kl"
+    ADVANTAGE_ESTIMATE = "advantage.estimate"
+    LOSS_POLICY = "loss.policy"
+    LOSS_VALUE = "loss.value"
+
+
+class Capability(StrEnum):
+    """What a bundle lets a reader do with a stage."""
+
+    RECOMPUTE = "recompute"
+    RECORDED_ONLY = "recorded-only"
+    INSPECT_ONLY = "inspect-only"
+    UNSUPPORTED = "unsupported"
+
+
+class Implementation(StrEnum):
+    """Whether the stage ran the trainer's own function or a rewrite of it."""
+
+    REUSE = "reuse"
+    REIMPLEMENTED = "reimplemented"
+
+
+class Redaction(StrEnum):
+    """What was done to a field before it was written."""
+
+    HASH = "hash"
+    TRUNCATE = "truncate"
+    DROP = "drop"
+
+
+class StageContract(Record):
+    stage: OneOf[StageId]
+    version: Literal["v1"] = "v1"
+    capability: OneOf[Capability]
+    implementation: OneOf[Implementation] = Implementation.REIMPLEMENTED
+    inputs: Many[Id] = ()
+    expected_outputs: Many[Id] = ()
+
+
+class Payload(Record):
+    """A tensor file `payloads/<name>.pt`: what it holds and what it hashes to."""
+
+    name: PayloadName
+    dtype: Text
+    shape: Annotated[tuple[Count, ...], Field(strict=False, min_length=1, max_length=8)]
+    bytes: Size
+    sha256: Digest
+
+
+class Tolerance(Record):
+    """Equal when |actual - expected| <= atol + rtol * |expected|."""
+
+    atol: Tolerated
+    rtol: Tolerated
+
+
+class ComparisonPolicy(Record):
+    exact_fields: Many[Id] = ()
+    tolerances: dict[OneOf[StageId], Tolerance] = Field(default_factory=dict)
+
+
+class Producer(Record):
+    commit: Text
+    dirty_patch_digest: Text
+    torch_version: Text
+
+
+class Manifest(Record):
+    format_version: Literal["1.0.0"] = "1.0.0"
+    bundle_id: Id
+    producer: Producer
+    stage_contracts: dict[OneOf[StageId], StageContract]
+    payloads: dict[PayloadName, Payload]
+    comparison_policy: ComparisonPolicy = Field(default_factory=ComparisonPolicy)
+    redaction: dict[Id, OneOf[Redaction]] = Field(default_factory=dict)
+
+
+class ActorStepId(Record):
+    rollout_id: Count
+    step_id: Count
+
+
+class WeightLineage(Record):
+    rollout_weight: Text
+    actor_weight: Text
+
+
+class World(Record):
+    """Sizes of the parallel groups: data, tensor, pipeline, context."""
+
+    dp: Size = 1
+    tp: Size = 1
+    pp: Size = 1
+    cp: Size = 1
+
+
+class Identity(Record):
+    """Whose numbers these are. Exactly one of `actor_step_id` (step level) and `rollout_id` (rollout level) is set."""
+
+    actor_step_id: ActorStepId | None
+    rollout_id: Count | None
+    rollout_partition_ids: Many[Id]
+    consumer_batch_ids: Many[Id]
+    micro_batch_ids: Many[Id]
+    semantic_group_ids: Many[Id]
+    normalization_cohort_ids: Many[Id]
+    weight_lineage: WeightLineage
+    rank: World
+
+
+class Sample(Record):
+    """One row: a trajectory's segment. `loss_mask` holds one byte, 0 or 1, per response token."""
+
+    sample_id: Id
+    group_index: Annotated[int, Field(ge=0, lt=2**62)] | None
+    response_length: Count
+    total_length: Count
+    loss_mask: Mask
+    raw_reward: float
+    reward: float
+    label_hash: Text = ""
+    micro_batch_id: Id | None
+
+
+class Config(Record):
+    """The conventions under which the trainer computed the step."""
+
+    advantage_estimator: Id
+    n_samples_per_prompt: Size
+    grpo_std_normalization: bool
+    kl_loss_type: Id
+    kl_coef: float
+    eps_clip: Annotated[float, Field(ge=0)]
+    eps_clip_high: Annotated[float, Field(ge=0)]
+    entropy_coef: float
+
+
+class Index(Record):
+    bundle_id: Id
+    identity: Identity
+    samples: Annotated[tuple[Sample, ...], Field(strict=False, min_length=1)]
+    config: Config
+
+
+class RawRewards(Record):
+    raw_rewards: Many[float]
+
+
+class Rewards(Record):
+    rewards: Many[float]
+
+
+class PolicyLoss(Record):
+    loss: float
+    pg_loss: float
+    entropy_loss: float
+    pg_clipfrac: float
+    ppo_kl: float
+
+
+class Expected(Record):
+    """What the trainer computed, apart from the tensors; a stage that was not recorded is absent."""
+
+    reward_raw: RawRewards | None = Field(default=None, alias="reward.raw")
+    reward_post_process: Rewards | None = Field(default=None, alias="reward.post_process")
+    loss_policy: PolicyLoss | None = Field(default=None, alias="loss.policy")
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        raw_rewards: tuple[float, ...] | None = None,
+        rewards: tuple[float, ...] | None = None,
+        loss: PolicyLoss | None = None,
+    ) -> "Expected":
+        raw = None if raw_rewards is None else RawRewards(raw_rewards=raw_rewards)
+        post = None if rewards is None else Rewards(rewards=rewards)
+        return cls.model_validate({"reward.raw": raw, "reward.post_process": post, "loss.policy": loss})
+
+
+Metadata = Annotated[dict[MetadataFile, Digest], Field(min_length=3)]
+
+
+class Complete(Record):
+    """`COMPLETE`, written last: the bundle of this rank is whole."""
+
+    ranks: Annotated[tuple[Rank, ...], Field(strict=False, min_length=1, max_length=1)]
+    expected_ranks: Annotated[tuple[Rank, ...], Field(strict=False, min_length=1)]
+    metadata: Metadata
+
+
+class RankComplete(Record):
+    """`COMPLETE.<rank>`: what one rank wrote."""
+
+    actor_step_id: ActorStepId | None
+    rollout_id: Count | None
+    payloads: dict[PayloadName, Digest]
+    metadata: Metadata
+    expected_ranks: Annotated[tuple[Rank, ...], Field(strict=False, min_length=1)]
+
+
+class ShardComplete(RankComplete):
+    """`COMPLETE.<rank>` beside the folders of several ranks."""
+
+    relpath: Id
+
+
+class CohortComplete(Record):
+    """`COMPLETE` beside the folders of several ranks: all of them are there."""
+
+    ranks: Annotated[tuple[Rank, ...], Field(strict=False, min_length=1)]
+    shards: dict[Annotated[str, StringConstraints(pattern=r"^(0|[1-9][0-9]{0,6})$")], ShardComplete]

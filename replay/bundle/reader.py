@@ -1,0 +1,175 @@
+"""Reading a bundle: nothing outside it, nothing unbounded, nothing unchecked.
+
+One pass finds every problem; `read_bundle` refuses with them, `validate` lists them. Steps, each only when the one
+before it holds: 1. COMPLETE and COMPLETE.<rank> exist and agree; 2. the three JSON files are those that COMPLETE
+hashed; 3. they are well-formed and agree with one another; 4. each payload is the file that was hashed, a plain tensor,
+finite, and as long as the index says.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from rollbook.replay.bundle.bundle import Bundle
+from rollbook.replay.bundle.checks import check_digests, check_metadata, check_tensor
+from rollbook.replay.bundle.folder import Folder
+from rollbook.replay.bundle.layout import (
+    MAX_JSON_BYTES,
+    MAX_PAYLOAD_OVERHEAD_BYTES,
+    PAYLOADS,
+    payload_file,
+    rank_complete,
+)
+from rollbook.replay.bundle.model import (
+    COMPLETE,
+    EXPECTED,
+    INDEX,
+    MANIFEST,
+    Complete,
+    Expected,
+    Index,
+    Manifest,
+    MetadataFile,
+    Payload,
+    RankComplete,
+)
+from rollbook.replay.bundle.problems import CAPTURE_AGAIN, Problem, Refused
+from rollbook.replay.bundle.strictjson import parse
+from rollbook.replay.bundle.tensorfile import Tensor, parse_tensor
+from rollbook.replay.bundle.torchzip import NotATensorFile
+
+_METADATA: tuple[MetadataFile, ...] = (MANIFEST, INDEX, EXPECTED)
+_WIDEST_ELEMENT_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """The completion records of one rank: who wrote, and what the files hash to."""
+
+    rank: int
+    expected_ranks: tuple[int, ...]
+    record: RankComplete
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """The three JSON files."""
+
+    manifest: Manifest
+    index: Index
+    expected: Expected
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What one pass over a rank's folder found; `bundle` and `seal` are there when `problems` is empty."""
+
+    bundle: Bundle | None
+    seal: Seal | None
+    problems: tuple[Problem, ...]
+
+
+def load(folder: Folder) -> Loaded:
+    """Read one rank's bundle and everything that is wrong with it."""
+    seal: Seal | None = None
+    problems: list[Problem] = []
+    try:
+        seal = _read_seal(folder)
+        metadata = _read_metadata(folder, seal.record)
+        problems += check_metadata(metadata.manifest, metadata.index, metadata.expected)
+        problems += _check_seal(seal, metadata)
+        tensors = _read_payloads(folder, metadata.manifest, problems)
+    except Refused as refused:
+        return Loaded(None, seal, (*problems, *refused.problems))
+    if problems:
+        return Loaded(None, seal, tuple(problems))
+    bundle = Bundle(
+        folder.path, seal.rank, seal.expected_ranks, metadata.manifest, metadata.index, metadata.expected, tensors
+    )
+    return Loaded(bundle, seal, ())
+
+
+def read_json_files(folder: Folder) -> Metadata:
+    """The three JSON files, whether or not the bundle is complete; raises `Refused`."""
+    manifest = parse(MANIFEST, folder.read(MANIFEST, MAX_JSON_BYTES), Manifest)
+    index = parse(INDEX, folder.read(INDEX, MAX_JSON_BYTES), Index)
+    return Metadata(manifest, index, parse(EXPECTED, folder.read(EXPECTED, MAX_JSON_BYTES), Expected))
+
+
+def _read_seal(folder: Folder) -> Seal:
+    if COMPLETE not in folder.names():
+        remedy = "its writer has not finished or died; capture the bundle again (rollbook inspect shows what is there)"
+        raise Refused(Problem(COMPLETE, "", "missing", remedy))
+    complete = parse(COMPLETE, folder.read(COMPLETE, MAX_JSON_BYTES), Complete)
+    rank = complete.ranks[0]
+    file = rank_complete(rank)
+    record = parse(file, folder.read(file, MAX_JSON_BYTES), RankComplete)
+    if rank not in complete.expected_ranks or len(set(complete.expected_ranks)) != len(complete.expected_ranks):
+        raise Refused(Problem(COMPLETE, "expected_ranks", f"not a list of ranks with {rank} in it", CAPTURE_AGAIN))
+    if record.metadata != complete.metadata:
+        raise Refused(Problem(file, "metadata", f"not the checksums in {COMPLETE}", CAPTURE_AGAIN))
+    if record.expected_ranks != complete.expected_ranks:
+        raise Refused(Problem(file, "expected_ranks", f"not those in {COMPLETE}", CAPTURE_AGAIN))
+    return Seal(rank, complete.expected_ranks, record)
+
+
+def _read_metadata(folder: Folder, record: RankComplete) -> Metadata:
+    contents: list[bytes] = []
+    problems: list[Problem] = []
+    for file in _METADATA:
+        data = folder.read(file, MAX_JSON_BYTES)
+        if hashlib.sha256(data).hexdigest() != record.metadata[file]:
+            what = f"its checksum is not the one in {COMPLETE}: changed after it was written, or of another bundle"
+            problems.append(Problem(file, "", what, CAPTURE_AGAIN))
+        contents.append(data)
+    if problems:
+        raise Refused(*problems)
+    manifest, index, expected = contents
+    return Metadata(
+        parse(MANIFEST, manifest, Manifest), parse(INDEX, index, Index), parse(EXPECTED, expected, Expected)
+    )
+
+
+def _check_seal(seal: Seal, metadata: Metadata) -> Iterator[Problem]:
+    file, identity = rank_complete(seal.rank), metadata.index.identity
+    for field in ("actor_step_id", "rollout_id"):
+        if getattr(seal.record, field) != getattr(identity, field):
+            yield Problem(file, field, f"not the one in {INDEX}", CAPTURE_AGAIN)
+    yield from check_digests(seal.record.payloads, metadata.manifest, file)
+
+
+def _read_payloads(folder: Folder, manifest: Manifest, problems: list[Problem]) -> dict[str, Tensor]:
+    tensors: dict[str, Tensor] = {}
+    if not manifest.payloads and PAYLOADS not in folder.names():
+        return tensors
+    with folder.subfolder(PAYLOADS) as payloads:
+        for stray in sorted(set(payloads.names()) - {payload_file(name) for name in manifest.payloads}):
+            what = f"not listed in {MANIFEST}"
+            problems.append(Problem(f"{PAYLOADS}/{stray}", "", what, "two writers met here; capture the bundle again"))
+        for name, payload in manifest.payloads.items():
+            try:
+                tensor = _read_tensor(payloads, name, payload)
+            except Refused as refused:
+                problems += refused.problems
+                continue
+            problems += check_tensor(name, payload, tensor)
+            tensors[name] = tensor
+    return tensors
+
+
+def _read_tensor(payloads: Folder, name: str, payload: Payload) -> Tensor:
+    file = f"{PAYLOADS}/{payload_file(name)}"
+    limit = prod(payload.shape) * _WIDEST_ELEMENT_BYTES + MAX_PAYLOAD_OVERHEAD_BYTES
+    data = payloads.read(payload_file(name), limit)
+    if len(data) != payload.bytes:
+        what = f"{len(data):,} bytes, {MANIFEST} says {payload.bytes:,}"
+        truncated = " (truncated)" if len(data) < payload.bytes else ""
+        raise Refused(Problem(file, "", f"{what}{truncated}", CAPTURE_AGAIN))
+    if hashlib.sha256(data).hexdigest() != payload.sha256:
+        what = f"checksum of `{name}` is not the one in {MANIFEST}: damaged or changed after it was written"
+        raise Refused(Problem(file, "", what, CAPTURE_AGAIN))
+    try:
+        return parse_tensor(data)
+    except NotATensorFile as error:
+        raise Refused(Problem(file, "", str(error), CAPTURE_AGAIN)) from None

@@ -1,0 +1,55 @@
+"""JSON as the format means it: UTF-8, finite numbers, no key twice; the same text for the same content, always."""
+
+import json
+from collections import Counter
+from typing import Any, NoReturn, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from rollbook.replay.bundle.problems import CAPTURE_AGAIN, Problem, Refused, problems_of
+from rollbook.replay.text import visible
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class _NotStrict(ValueError):
+    """A token or a key that JSON readers disagree about."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise _NotStrict(f"key '{visible(twice)}' twice in one object")
+    return found
+
+
+def _no_constant(token: str) -> NoReturn:
+    raise _NotStrict(f"{token} is not a JSON number")
+
+
+def parse(file: str, data: bytes, model: type[M]) -> M:
+    """The record in `data`; raises `Refused` with every problem found."""
+    try:
+        content = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
+    except _NotStrict as error:
+        raise Refused(Problem(file, "", str(error), "write strict JSON")) from None
+    except UnicodeDecodeError:
+        raise Refused(Problem(file, "", "not UTF-8", CAPTURE_AGAIN)) from None
+    except RecursionError:
+        raise Refused(Problem(file, "", "nested too deeply", CAPTURE_AGAIN)) from None
+    except json.JSONDecodeError as error:
+        what = f"not JSON: {error.msg} at line {error.lineno} column {error.colno}"
+        raise Refused(Problem(file, "", what, CAPTURE_AGAIN)) from None
+    except ValueError:
+        raise Refused(Problem(file, "", "a number with too many digits", CAPTURE_AGAIN)) from None
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        raise Refused(*problems_of(file, error)) from None
+
+
+def render(record: BaseModel, *, drop_absent: bool = False) -> bytes:
+    """The file of a record: indent 2, sorted keys, non-ASCII kept, a trailing newline."""
+    content = record.model_dump(mode="json", by_alias=True, exclude_none=drop_absent)
+    text = json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    return f"{text}\n".encode()

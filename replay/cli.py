@@ -1,0 +1,88 @@
+"""`rollbook inspect | validate | replay BUNDLE`.
+
+Exit codes: 0 valid or passed; 1 invalid or diverging; 2 bad use or a bundle that is refused; 4 replay verified nothing,
+or less than the bundle promises, which is not a pass.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rollbook.replay.bundle import cohort
+from rollbook.replay.engine import replay_cohort
+from rollbook.replay.jsonreport import inspect_json, replay_json, validation_json
+from rollbook.replay.report import print_inspected, print_replay, print_validation
+from rollbook.replay.result import Verdict
+from rollbook.replay.selection import Selection, stage_of
+from rollbook.replay.stages import STAGES
+
+EXIT_CODES = {Verdict.PASSED: 0, Verdict.DIVERGES: 1, Verdict.UNVERIFIED: 4}
+INVALID = 1
+
+app = typer.Typer(no_args_is_help=True, help="Look at bundles and recompute them.")
+
+BundlePath = Annotated[
+    Path, typer.Argument(metavar="BUNDLE", help="Folder of the bundle, or of all its ranks.", show_default=False)
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
+
+
+@app.command("inspect")
+def inspect_command(bundle: BundlePath, as_json: AsJson = False) -> None:
+    """Show a bundle's identity, producer, capabilities and payloads, also of one without COMPLETE.
+
+    Nothing is verified. Exits 0, or 2 when there is no readable bundle.
+    """
+    inspected = cohort.inspect(bundle)
+    if as_json:
+        typer.echo(inspect_json(inspected))
+    else:
+        print_inspected(inspected, _console())
+
+
+@app.command("validate")
+def validate_command(bundle: BundlePath, as_json: AsJson = False) -> None:
+    """Check a bundle's format, checksums, identity and that every stage has what it needs.
+
+    Exits 0 when valid, 1 when not (each problem with file, field and remedy), 2 when there is no bundle.
+    """
+    report = cohort.validate(bundle)
+    if as_json:
+        typer.echo(validation_json(report))
+    else:
+        print_validation(report, _console())
+    if not report.valid:
+        raise typer.Exit(INVALID)
+
+
+@app.command("replay")
+def replay_command(
+    bundle: BundlePath,
+    stage: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Only this stage, from its recorded inputs; repeatable. One of {', '.join(STAGES)}."),
+    ] = None,
+    batch: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this micro-batch (mb-0000) and the rest of its groups; repeatable."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Recompute a bundle stage by stage and name the first divergence from what was recorded.
+
+    Exits 0 when every stage passed, 1 when one diverges, 2 for a bundle that is refused, 4 when nothing (or not all
+    that the bundle promises) could be verified.
+    """
+    selection = Selection(tuple(map(stage_of, stage or ())), tuple(batch or ()))
+    report = replay_cohort(cohort.read_cohort(bundle), selection)
+    if as_json:
+        typer.echo(replay_json(report))
+    else:
+        print_replay(report, _console())
+    if code := EXIT_CODES[report.verdict]:
+        raise typer.Exit(code)
+
+
+def _console() -> Console:
+    return Console(soft_wrap=False)

@@ -1,0 +1,104 @@
+"""Reports as JSON for programs: strict JSON, ASCII only, so that no id can draw anything where it is printed."""
+
+import json
+from math import isfinite
+from typing import Any
+
+from rollbook.replay.bundle.cohort import Inspected, ValidationReport
+from rollbook.replay.result import FieldResult, Point, RankResult, ReplayReport, StageResult
+
+
+def validation_json(report: ValidationReport) -> str:
+    problems = [
+        {"file": found.file, "field": found.field, "what": found.what, "remedy": found.remedy}
+        for found in report.problems
+    ]
+    return _text({"bundle": str(report.path), "valid": report.valid, "ranks": list(report.ranks), "problems": problems})
+
+
+def replay_json(report: ReplayReport) -> str:
+    first = report.first_divergence
+    return _text(
+        {
+            "bundle": str(report.path),
+            "bundle_id": report.bundle_id,
+            "verdict": report.verdict,
+            "selected_samples": report.selected_samples,
+            "first_divergence": None
+            if first is None
+            else {
+                "rank": first.rank,
+                "stage": first.stage,
+                "field": first.field,
+                **_point(first.point),
+                "diverging_values": first.diverging_values,
+                "diverging_samples": first.diverging_samples,
+                "reason": first.reason,
+            },
+            "ranks": [_rank(rank) for rank in report.ranks],
+        }
+    )
+
+
+def inspect_json(inspected: tuple[Inspected, ...]) -> str:
+    return _text(
+        {
+            "ranks": [
+                {
+                    "folder": found.label,
+                    "complete": found.complete,
+                    "samples": len(found.metadata.index.samples),
+                    "identity": found.metadata.index.identity.model_dump(mode="json"),
+                    "config": found.metadata.index.config.model_dump(mode="json"),
+                    "manifest": found.metadata.manifest.model_dump(mode="json"),
+                }
+                for found in inspected
+            ]
+        }
+    )
+
+
+def _rank(rank: RankResult) -> dict[str, Any]:
+    return {"rank": rank.rank, "verdict": rank.verdict, "stages": [_stage(stage) for stage in rank.stages]}
+
+
+def _stage(stage: StageResult) -> dict[str, Any]:
+    return {
+        "stage": stage.stage,
+        "outcome": stage.outcome,
+        "reason": stage.reason,
+        "fields": [_field(field) for field in stage.fields],
+    }
+
+
+def _field(field: FieldResult) -> dict[str, Any]:
+    return {
+        "field": field.field,
+        "unit": field.unit,
+        "atol": field.tolerance.atol,
+        "rtol": field.tolerance.rtol,
+        "values": field.values,
+        "diverging_values": field.diverging_values,
+        "diverging_samples": field.diverging_samples,
+        "first": field.first and _point(field.first),
+        "worst": field.worst and _point(field.worst),
+    }
+
+
+def _point(point: Point) -> dict[str, Any]:
+    return {
+        "sample_id": point.sample_id,
+        "token_offset": point.token_offset,
+        "expected": _number(point.expected),
+        "actual": _number(point.actual),
+        "abs_error": _number(point.abs_error),
+    }
+
+
+def _number(value: float) -> float | str:
+    """JSON has no NaN and no infinity: they are given by name."""
+    return value if isfinite(value) else str(value)
+
+
+def _text(content: dict[str, Any]) -> str:
+    return json.dumps(content, indent=2, allow_nan=False)

@@ -1,0 +1,69 @@
+"""The clipped policy loss: PPO (Schulman et al. 2017, arXiv:1707.06347, eq. 7) with separate bounds below and above
+(DAPO, Yu et al. 2025, arXiv:2503.14476), summed over samples of per-sample means."""
+
+from dataclasses import dataclass
+
+from rollbook.replay.kernels.array import Array, namespace
+from rollbook.replay.kernels.reduce import sample_means
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyLossTerms:
+    """Each sample's masked means; float32 [samples] each."""
+
+    pg_loss: Array
+    entropy_loss: Array
+    pg_clipfrac: Array
+    ppo_kl: Array
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyLossResult:
+    """The scalars, float32 [], and the per-sample terms they are sums of."""
+
+    loss: Array
+    pg_loss: Array
+    entropy_loss: Array
+    pg_clipfrac: Array
+    ppo_kl: Array
+    terms: PolicyLossTerms
+
+
+def policy_loss(
+    old_log_probs: Array,
+    log_probs: Array,
+    advantages: Array,
+    entropy: Array,
+    mask: Array,
+    lengths: Array,
+    *,
+    eps_clip: float,
+    eps_clip_high: float,
+    entropy_coef: float,
+) -> PolicyLossResult:
+    """loss = pg_loss - entropy_coef * entropy_loss.
+
+    Token arrays are float32 [tokens], `mask` bool [tokens], `lengths` int64 [samples]. Per token: x = old - new,
+    r = e^-x, pg = max(-r A, -clamp(r, 1 - eps_clip, 1 + eps_clip_high) A), clipped = second > first, ppo_kl = x.
+    Every metric is the sum over samples of its masked mean, not divided by the number of samples.
+    """
+    xp = namespace(old_log_probs, log_probs, advantages, entropy, mask, lengths)
+    log_ratio = old_log_probs - log_probs
+    ratio = xp.exp(-log_ratio)
+    plain = -ratio * advantages
+    clipped = -xp.clip(ratio, 1 - eps_clip, 1 + eps_clip_high) * advantages
+    token_values = (xp.maximum(plain, clipped), entropy, xp.astype(clipped > plain, plain.dtype), log_ratio)
+    means = [sample_means(values, mask, lengths) for values in token_values]
+    pg_loss, entropy_loss, pg_clipfrac, ppo_kl = (xp.sum(mean) for mean in means)
+
+    def single(value: Array) -> Array:
+        return xp.astype(value, plain.dtype)
+
+    return PolicyLossResult(
+        loss=single(pg_loss - entropy_coef * entropy_loss),
+        pg_loss=single(pg_loss),
+        entropy_loss=single(entropy_loss),
+        pg_clipfrac=single(pg_clipfrac),
+        ppo_kl=single(ppo_kl),
+        terms=PolicyLossTerms(*map(single, means)),
+    )

@@ -1,0 +1,152 @@
+"""Reports as text for people. What a bundle names (ids, fields, messages) is escaped and never read as markup."""
+
+from collections.abc import Iterator
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+from rollbook.replay.bundle.cohort import Inspected, ValidationReport
+from rollbook.replay.bundle.model import Identity
+from rollbook.replay.result import Divergence, Outcome, Point, RankResult, ReplayReport, StageResult, Verdict
+from rollbook.replay.stages import DEFAULT_TOLERANCE, PAYLOAD_UNITS, STAGES
+from rollbook.replay.text import plural, visible
+
+_STYLES = {
+    Verdict.PASSED: "bold green",
+    Verdict.DIVERGES: "bold red",
+    Verdict.UNVERIFIED: "bold yellow",
+    Outcome.PASSED: "green",
+    Outcome.DIVERGES: "red",
+    Outcome.UNSUPPORTED: "yellow",
+}
+
+
+def print_validation(report: ValidationReport, console: Console) -> None:
+    name = visible(report.path)
+    if report.valid:
+        ranks = f", {plural(len(report.ranks), 'rank')}" if len(report.ranks) > 1 else ""
+        _line(console, Text.assemble((f"{name}: ", ""), ("valid", "bold green"), ranks))
+        return
+    count = plural(len(report.problems), "problem")
+    _line(console, Text.assemble((f"{name}: ", ""), ("invalid", "bold red"), f", {count}"))
+    for problem in report.problems:
+        _line(console, Text(f"  {problem}"))
+
+
+def print_replay(report: ReplayReport, console: Console) -> None:
+    for rank in report.ranks:
+        title = f"{visible(report.bundle_id)} rank {rank.rank}" if len(report.ranks) > 1 else visible(report.bundle_id)
+        console.print(_stage_table(title, rank))
+    _line(console, _summary(report))
+    if report.first_divergence is not None:
+        for line in _divergence_lines(report.first_divergence, ranks=len(report.ranks)):
+            _line(console, Text(line))
+
+
+def print_inspected(inspected: tuple[Inspected, ...], console: Console) -> None:
+    for found in inspected:
+        manifest, index = found.metadata.manifest, found.metadata.index
+        complete = "complete" if found.complete else "no COMPLETE: its writer has not finished or died"
+        folder = f"{visible(found.label)}: " if found.label else ""
+        _line(console, Text(f"{folder}{visible(manifest.bundle_id)}, format {manifest.format_version}, {complete}"))
+        console.print(_facts(found))
+        contracts = _table(None, "stage", "capability", "implementation", "version")
+        for stage in STAGES:
+            if stage in manifest.stage_contracts:
+                contract = manifest.stage_contracts[stage]
+                contracts.add_row(stage, contract.capability, contract.implementation, contract.version)
+        console.print(contracts)
+        payloads = _table(None, "payload", "dtype", "shape", "bytes", "sha256")
+        for name, payload in sorted(manifest.payloads.items()):
+            used = name if name in PAYLOAD_UNITS else f"{name} (no stage uses it)"
+            shape = str(list(payload.shape))
+            payloads.add_row(used, Text(visible(payload.dtype)), Text(shape), f"{payload.bytes:,}", payload.sha256)
+        console.print(payloads)
+        _line(console, Text(f"{plural(len(index.samples), 'sample')}"))
+
+
+def _facts(found: Inspected) -> RenderableType:
+    manifest, index = found.metadata.manifest, found.metadata.index
+    facts = Table.grid(padding=(0, 2))
+    for key, value in _facts_of(index.identity):
+        facts.add_row(key, Text(visible(value)))
+    producer = manifest.producer
+    facts.add_row("producer", Text(visible(f"commit {producer.commit}, torch {producer.torch_version}")))
+    for field, value in index.config.model_dump().items():
+        facts.add_row(field, Text(visible(value)))
+    redaction = ", ".join(f"{field} {how}" for field, how in sorted(manifest.redaction.items()))
+    facts.add_row("redaction", Text(visible(redaction or "none")))
+    return facts
+
+
+def _facts_of(identity: Identity) -> Iterator[tuple[str, str]]:
+    step = identity.actor_step_id
+    yield "level", f"step {step.rollout_id}:{step.step_id}" if step else f"rollout {identity.rollout_id}"
+    lineage = identity.weight_lineage
+    yield "weights", f"rollout {lineage.rollout_weight}, actor {lineage.actor_weight}"
+    yield "world", ", ".join(f"{name} {size}" for name, size in identity.rank)
+    for field in (
+        "rollout_partition_ids",
+        "consumer_batch_ids",
+        "micro_batch_ids",
+        "semantic_group_ids",
+        "normalization_cohort_ids",
+    ):
+        yield field, ", ".join(getattr(identity, field)) or "none"
+
+
+def _stage_table(title: str, rank: RankResult) -> Table:
+    table = _table(title, "stage", "outcome", "compared", "note")
+    for stage in rank.stages:
+        compared = f"{stage.verified_values:,}" if stage.fields else ""
+        outcome = Text(stage.outcome, style=_STYLES.get(stage.outcome, "dim"))
+        table.add_row(stage.stage, outcome, compared, Text(_note(stage)))
+    return table
+
+
+def _note(stage: StageResult) -> str:
+    notes: list[str] = []
+    diverging = [field for field in stage.fields if field.first is not None]
+    if diverging:
+        notes.append(", ".join(f"{field.field} ({field.diverging_values:,})" for field in diverging))
+    tolerances = {field.tolerance for field in stage.fields} - {DEFAULT_TOLERANCE}
+    if not STAGES[stage.stage].structural:
+        notes += [f"tolerance of the bundle: atol {found.atol:g}, rtol {found.rtol:g}" for found in tolerances]
+    return "; ".join(notes) or stage.reason
+
+
+def _summary(report: ReplayReport) -> Text:
+    part = "" if report.selected_samples is None else f" ({plural(report.selected_samples, 'sample')} selected)"
+    head = Text.assemble(f"{visible(report.path)}: ", (report.verdict, _STYLES[report.verdict]), part)
+    if report.verdict is Verdict.UNVERIFIED:
+        head.append(": not everything that the bundle promises, or nothing at all, could be verified")
+    return head
+
+
+def _divergence_lines(first: Divergence, ranks: int) -> Iterator[str]:
+    where = f"rank {first.rank}, " if ranks > 1 else ""
+    counted = plural(first.diverging_samples, "sample") if first.diverging_samples else "a scalar of the whole step"
+    yield f"first divergence: {where}{first.stage}, {first.field}: {counted}"
+    yield f"  {_point_line(first.point)}"
+    if first.reason:
+        yield f"  {first.reason}"
+
+
+def _point_line(point: Point) -> str:
+    sample = "" if point.sample_id is None else f"sample {visible(point.sample_id)}"
+    token = "" if point.token_offset is None else f", token {point.token_offset}"
+    place = f"{sample}{token}: " if sample else ""
+    numbers = f"expected {point.expected:.9g}, recomputed {point.actual:.9g}, absolute error {point.abs_error:.3g}"
+    return f"{place}{numbers}"
+
+
+def _table(title: str | None, *columns: str) -> Table:
+    table = Table(title=None if title is None else Text(title), title_justify="left", box=None, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _line(console: Console, text: Text) -> None:
+    """One line stays one line: a script that reads the report must not depend on the terminal's width."""
+    console.print(text, soft_wrap=True, highlight=False)

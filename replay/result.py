@@ -1,0 +1,107 @@
+"""What replay found, as typed records: per stage, per field, and the first divergence of the whole chain."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from rollbook.replay.bundle.model import StageId, Tolerance
+from rollbook.replay.stages import Unit
+
+
+class Outcome(StrEnum):
+    """How one stage came out. Only the first two say that anything was verified."""
+
+    PASSED = "pass"
+    DIVERGES = "diverges"
+    RECORDED_ONLY = "recorded-only"
+    INSPECT_ONLY = "inspect-only"
+    UNSUPPORTED = "unsupported"
+    NO_CONTRACT = "no contract"
+    NOT_SELECTED = "not selected"
+    SKIPPED = "skipped"
+
+
+class Verdict(StrEnum):
+    """How a bundle came out."""
+
+    PASSED = "pass"
+    DIVERGES = "diverges"
+    UNVERIFIED = "unverified"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One compared value. `sample_id` is None for a scalar, `token_offset` counts within the sample's response."""
+
+    sample_id: str | None
+    token_offset: int | None
+    expected: float
+    actual: float
+    abs_error: float
+
+
+@dataclass(frozen=True, slots=True)
+class FieldResult:
+    """One recorded output against the recomputed one. `first` and `worst` are None when all values agree."""
+
+    field: str
+    unit: Unit
+    tolerance: Tolerance
+    values: int
+    diverging_values: int
+    diverging_samples: int
+    first: Point | None
+    worst: Point | None
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """One stage. `reason` says why nothing was compared, or what is known about where a divergence comes from."""
+
+    stage: StageId
+    outcome: Outcome
+    reason: str
+    fields: tuple[FieldResult, ...]
+    culprit: Point | None = None
+
+    @property
+    def verified_values(self) -> int:
+        return sum(field.values for field in self.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Divergence:
+    """Where a chain first leaves what was recorded."""
+
+    rank: int
+    stage: StageId
+    field: str
+    point: Point
+    diverging_values: int
+    diverging_samples: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RankResult:
+    rank: int
+    verdict: Verdict
+    stages: tuple[StageResult, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayReport:
+    """The answer for a bundle, all its ranks together."""
+
+    path: Path
+    bundle_id: str
+    verdict: Verdict
+    ranks: tuple[RankResult, ...]
+    first_divergence: Divergence | None
+    selected_samples: int | None
+
+
+def most_specific(fields: tuple[FieldResult, ...]) -> FieldResult:
+    """The diverging field that says most about where: a token's before a sample's before a scalar's."""
+    order = (Unit.TOKEN, Unit.SAMPLE, Unit.SCALAR)
+    return min((field for field in fields if field.first is not None), key=lambda field: order.index(field.unit))
