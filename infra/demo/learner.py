@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from rollbook.infra.demo.adam import Adam
 from rollbook.infra.demo.config import DemoConfig
 from rollbook.infra.demo.loss import RowTensors, low_var_kl, policy_terms, row_terms
 from rollbook.infra.demo.model import TinyTransformer, TokenSequence, batch_log_probs
@@ -35,7 +36,7 @@ class Learner:
         self.model = model
         self._config = config
         self._reference = copy.deepcopy(model).requires_grad_(False)
-        self._optimizer = torch.optim.Adam(model.parameters(), lr=config.learning_rate, betas=config.adam_betas)
+        self._optimizer = Adam(model.parameters(), config.learning_rate, config.adam_betas)
 
     def current_log_probs(self, rows: Sequence[TrainingRow]) -> list[FloatArray]:
         """Log-probs of the response tokens under the current weights, float32 [T] a row: what drift is judged by."""
@@ -55,7 +56,8 @@ class Learner:
             rollout_id=plan.rollout_id,
             step_id=plan.step_id,
             rows=tuple(_record(row) for row in done),
-            terms=policy_terms(torch.stack([row.terms for row in done]).sum(dim=0)),
+            # In float64: whole groups cancel, so that in float32 the order of summation would show in the result.
+            terms=policy_terms(torch.stack([row.terms for row in done]).double().sum(dim=0).float()),
         )
 
     def _forward(self, rows: Sequence[PlannedRow]) -> list[_StepRow]:
