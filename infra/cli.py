@@ -20,7 +20,7 @@ MOUNTS = (
     Mount("demo", "rollbook.infra.demo.cli", MountKind.COMMAND, "Train a small model on a real broker and replay it."),
     Mount("broker", "rollbook.infra.broker.cli", MountKind.GROUP, "Start, stop or look at an Apache Kafka broker."),
     Mount("topics", "rollbook.infra.topics_cli", MountKind.GROUP, "Create or describe the six topics of a prefix."),
-    Mount("processor", "rollbook.processors.cli", MountKind.GROUP, "Run the processor, which keeps the ledger."),
+    Mount("processor", "rollbook.infra.processor_cli", MountKind.GROUP, "Run the processor, which keeps the ledger."),
     Mount("decisions", "rollbook.infra.inspect_cli", MountKind.COMMAND, "Print the decisions of a run."),
     Mount("freshness", "rollbook.infra.inspect_cli", MountKind.COMMAND, "Print how stale the rows of a run are."),
     Mount("materialize", "rollbook.replay.cli", MountKind.COMMAND, "Write the updates of an offset range as bundles."),
@@ -36,7 +36,7 @@ _EPILOG = """
 Example: rollbook broker start, then rollbook topics create, then rollbook processor run.
 
 Exit codes: 0 fine; 1 the answer is no; 2 bad use or bad input; 3 the environment (broker down, port busy); \
-70 a defect of rollbook (ROLLBOOK_TRACEBACK=1 shows it); 130 interrupted.
+4 replay could not verify all; 70 a defect of rollbook (ROLLBOOK_TRACEBACK=1 shows it); 130 interrupted.
 
 Environment: ROLLBOOK_BOOTSTRAP_SERVERS (default 127.0.0.1:9092), ROLLBOOK_TOPIC_PREFIX (rollbook.), \
 ROLLBOOK_DATA_DIR, ROLLBOOK_CACHE_DIR.

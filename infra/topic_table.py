@@ -70,7 +70,8 @@ TOPIC_TABLE: tuple[TopicSpec, ...] = (
     TopicSpec(
         Topic.DECISIONS, Partitioning.RUNS, (*_FOR_EVER, _CLIENT_TIME, _max_bytes(DECISION_MAX_BYTES), *_EVERYWHERE)
     ),
-    TopicSpec(Topic.LEDGER, Partitioning.RUNS, (*_COMPACTED, _max_bytes(_SMALL_MAX_BYTES), *_EVERYWHERE)),
+    # An open update keeps its first answers, which are as large as the decisions that gave them.
+    TopicSpec(Topic.LEDGER, Partitioning.RUNS, (*_COMPACTED, _max_bytes(DECISION_MAX_BYTES), *_EVERYWHERE)),
     TopicSpec(Topic.FRESHNESS, Partitioning.RUNS, (*_COMPACTED, _max_bytes(_SMALL_MAX_BYTES), *_EVERYWHERE)),
     TopicSpec(
         Topic.PAYLOADS,

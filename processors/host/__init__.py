@@ -1,0 +1,1 @@
+"""The exactly-once host: consume, fold, produce in one transaction."""

@@ -1,0 +1,49 @@
+"""One batch: records of several partitions, folded, with all that the transaction has to write."""
+
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+from confluent_kafka import Message
+from rollbook.processors.ledger.fold import Folded, Ledger, SourceRecord
+
+MAX_RECORDS = 5_000
+MAX_BYTES = 8 * 1024 * 1024
+MAX_FOLD_S = 0.050
+
+
+@dataclass(slots=True)
+class Batch:
+    """What was folded, in order, and where each partition stands after it."""
+
+    folded: list[tuple[Message, Folded]] = field(default_factory=list)
+    next_offsets: dict[int, int] = field(default_factory=dict)
+    size: int = 0
+    failure: BaseException | None = None
+    """A record that could not be folded ends the batch: what came before it is committed, then the host stops."""
+
+
+def fold_batch(waiting: "deque[Message]", ledgers: dict[int, Ledger]) -> Batch:
+    """Fold waiting records into the ledgers' journals, up to the limits of a batch; the rest goes on waiting."""
+    batch = Batch()
+    began = time.monotonic()
+    while waiting and len(batch.folded) < MAX_RECORDS:
+        message = waiting[0]
+        value = message.value() or b""
+        if batch.folded and (batch.size + len(value) > MAX_BYTES or time.monotonic() - began > MAX_FOLD_S):
+            break
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None, "a consumed record has a partition"
+        assert offset is not None, "a consumed record has an offset"
+        key = message.key()
+        record = SourceRecord(partition, offset, key.encode() if isinstance(key, str) else key, message.value())
+        try:
+            folded = ledgers[partition].fold(record)
+        except Exception as error:
+            batch.failure = error
+            break
+        waiting.popleft()
+        batch.folded.append((message, folded))
+        batch.next_offsets[partition] = offset + 1
+        batch.size += len(value)
+    return batch

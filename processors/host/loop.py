@@ -1,0 +1,270 @@
+"""The loop: consume what is there, fold it, and write decisions, ledger and offsets in one transaction."""
+
+import hashlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from rollbook.infra.settings import Settings, Topic
+from rollbook.processors.freshness import snapshot
+from rollbook.processors.host.batch import MAX_RECORDS, Batch, fold_batch
+from rollbook.processors.host.clients import group_consumer, retried, transactional_producer
+from rollbook.processors.host.errors import Action, Fenced, HostStopped, action_for
+from rollbook.processors.host.restore import REQUEST_TIMEOUT_S, restore, start_offset
+from rollbook.processors.ledger.fold import Ledger
+from rollbook.processors.ledger.keys import position_key
+from rollbook.schemas.codec import encode
+from rollbook.schemas.records.decision import DeadLetter
+from rollbook.schemas.records.ledger import Position
+
+logger = logging.getLogger("rollbook.processor")
+
+TRANSACTION_CALL_S = 10.0
+SNAPSHOT_EVERY = 1_000
+DEFAULT_SESSION_TIMEOUT_MS = 6_000
+
+
+class Host:
+    """One processor instance. `name` is stable over restarts: it is transactional id and static group member at once,
+    so that the newest process of a name wins and an older one is fenced."""
+
+    def __init__(self, settings: Settings, name: str, session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS) -> None:
+        self._settings = settings
+        self._name = f"{settings.topic_prefix}{name}"  # transactional ids are one namespace for the whole cluster
+        self._session_timeout_ms = session_timeout_ms
+        self._lifecycle = settings.topic(Topic.LIFECYCLE)
+        self._ledgers: dict[int, Ledger] = {}
+        self._next: dict[int, int] = {}  # first offset that no committed transaction contains
+        self._waiting: deque[Message] = deque()
+        self._failure: BaseException | None = None
+        self.decided = 0
+
+    def run(self, stop: threading.Event) -> None:
+        """Work until `stop` is set. Raises `Fenced` or `HostStopped`."""
+        # 1. The transactional id first: it fences a predecessor and ends what it left open.
+        self._producer: Producer = transactional_producer(self._settings, self._name)
+        self._consumer: Consumer = group_consumer(self._settings, self._name, self._session_timeout_ms)
+        self._topic_partitions = self._count_partitions()
+        try:
+            self._consumer.subscribe(
+                [self._lifecycle], on_assign=self._assigned, on_revoke=self._released, on_lost=self._released
+            )
+            while not stop.is_set():
+                self._consume()
+                if self._waiting:
+                    self._process()
+        finally:
+            self._consumer.close()
+
+    def _count_partitions(self) -> int:
+        def ask() -> int:
+            topic = self._consumer.list_topics(self._lifecycle, timeout=REQUEST_TIMEOUT_S).topics[self._lifecycle]
+            return len(topic.partitions)
+
+        count = retried(f"partitions of {self._lifecycle}", ask)
+        if not count:
+            raise HostStopped(f"topic {self._lifecycle} does not exist: run `rollbook topics create`")
+        return int(count)
+
+    # ---- 2. and 5.: partitions come and go; both callbacks run inside poll and consume, never inside a transaction
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        try:
+            started = [self._open(consumer, source.partition) for source in partitions]
+        except Exception as error:  # a callback must not raise into librdkafka: the loop raises it instead
+            self._failure = error
+            started = []
+        consumer.incremental_assign(started)
+
+    def _open(self, consumer: Consumer, partition: int) -> TopicPartition:
+        began = time.monotonic()
+        restored = restore(self._settings, self._name, partition, self._topic_partitions)
+        offset = start_offset(consumer, self._settings, partition, restored)
+        self._ledgers[partition] = restored.ledger
+        self._next[partition] = offset
+        seconds = time.monotonic() - began
+        logger.info(
+            "partition %d: restored %d records in %.2f s, goes on at %d", partition, restored.rows, seconds, offset
+        )
+        return TopicPartition(self._lifecycle, partition, offset)
+
+    def _released(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        gone = {source.partition for source in partitions}
+        self._waiting = deque(message for message in self._waiting if message.partition() not in gone)
+        for partition in gone:
+            self._ledgers.pop(partition, None)
+        consumer.incremental_unassign(partitions)
+        logger.info("partitions %s: released", sorted(gone))
+
+    # ---- 3.: whatever is there, folded first, then one transaction
+
+    def _consume(self) -> None:
+        if not self._waiting:
+            first = self._consumer.poll(0.1)
+            if first is not None:
+                self._take(first)
+                for message in self._consumer.consume(MAX_RECORDS - 1, 0):
+                    self._take(message)
+        if self._failure is not None:
+            raise self._failure
+
+    def _take(self, message: Message) -> None:
+        error = message.error()
+        if error is None:
+            if message.partition() in self._ledgers:
+                self._waiting.append(message)
+            return
+        action = action_for(error)
+        if action is Action.STOP_FENCED:
+            raise self._fenced()
+        if action in (Action.RETRY, Action.UNKNOWN_OUTCOME):
+            logger.warning("consuming %s: %s", self._lifecycle, error.str())
+            return
+        raise HostStopped(
+            f"consuming {self._lifecycle}: {error.str()}: check the topic and the group, then start again"
+        )
+
+    def _process(self) -> None:
+        batch = fold_batch(self._waiting, self._ledgers)
+        if batch.folded and self._transact(batch):
+            self.decided += len(batch.folded)
+        if batch.failure is not None:
+            self._stop_at(batch.failure)
+
+    def _transact(self, batch: Batch) -> bool:
+        """Steps 3, 4 and 7. True when the transaction is known to have committed."""
+        try:
+            # 3a. Group metadata before the transaction: it must be that of the assignment the batch was read under.
+            metadata = self._consumer.consumer_group_metadata()
+            # 3b.
+            self._producer.begin_transaction()
+            self._write(batch)
+            # 3c. No transaction without offsets: they are what a group-fenced instance is refused by.
+            offsets = [TopicPartition(self._lifecycle, p, o) for p, o in sorted(batch.next_offsets.items())]
+            self._repeat(lambda: self._producer.send_offsets_to_transaction(offsets, metadata, TRANSACTION_CALL_S))
+            # 3d.
+            self._repeat(lambda: self._producer.commit_transaction(TRANSACTION_CALL_S))
+        except KafkaException as error:
+            self._recover(error)
+            return False
+        # 3e. Only now does the batch stand.
+        for partition, next_offset in batch.next_offsets.items():
+            self._ledgers[partition].journal.keep()
+            self._next[partition] = next_offset
+        return True
+
+    def _write(self, batch: Batch) -> None:
+        decisions, ledger = self._settings.topic(Topic.DECISIONS), self._settings.topic(Topic.LEDGER)
+        for message, folded in batch.folded:
+            partition = folded.decision.source.partition
+            key = folded.decision.run_id.encode()
+            self._produce(decisions, partition, key, folded.encoded, timestamp=message.timestamp()[1])
+            if folded.undecodable is not None:
+                self._dead_letter(message, folded.undecodable)
+        for partition, next_offset in sorted(batch.next_offsets.items()):
+            for key, value in self._ledgers[partition].changes():
+                self._produce(ledger, partition, key, value)
+            position = Position(next_offset=next_offset, transactional_id=self._name)
+            self._produce(ledger, partition, position_key(partition), encode(position))
+        self._write_freshness(batch)
+
+    def _write_freshness(self, batch: Batch) -> None:
+        """A snapshot of each run in the batch once nothing waits any more, or every 1,000 records."""
+        touched: dict[tuple[int, str], tuple[int, int]] = {}
+        for _, folded in batch.folded:
+            where = (folded.decision.source.partition, folded.decision.run_id)
+            first = touched.get(where, (folded.decision.sequence, 0))[0]
+            touched[where] = (first, folded.decision.sequence)
+        for (partition, run_id), (first, last) in touched.items():
+            run = self._ledgers[partition].run(run_id)
+            due = not self._waiting or last // SNAPSHOT_EVERY > (first - 1) // SNAPSHOT_EVERY
+            if due and run.head.config_version:
+                topic = self._settings.topic(Topic.FRESHNESS)
+                self._produce(topic, partition, run_id.encode(), encode(snapshot(run)))
+
+    def _dead_letter(self, message: Message, error: str) -> None:
+        value = message.value() or b""
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None, "a consumed record has a partition"
+        assert offset is not None, "a consumed record has an offset"
+        letter = DeadLetter(
+            topic=self._lifecycle,
+            partition=partition,
+            offset=offset,
+            size=len(value),
+            sha256=hashlib.sha256(value).hexdigest(),
+            error=error,
+        )
+        self._produce(self._settings.topic(Topic.DEAD_LETTERS), 0, f"{partition}:{offset}".encode(), encode(letter))
+
+    def _produce(self, topic: str, partition: int, key: bytes, value: bytes | None, timestamp: int = 0) -> None:
+        while True:
+            try:
+                self._producer.produce(topic, value, key, partition, timestamp=timestamp)
+                return
+            except BufferError:  # the queue is bounded: let it drain
+                self._producer.poll(0.05)
+
+    def _repeat(self, call: Callable[[], None]) -> None:
+        """The same call again while the error is retriable; anything else is the caller's."""
+        for _ in range(20):
+            try:
+                call()
+                return
+            except KafkaException as error:
+                if action_for(error.args[0]) is not Action.RETRY:
+                    raise
+                time.sleep(0.05)
+        call()
+
+    # ---- 4., 6. and 7.: what an error means
+
+    def _recover(self, error: KafkaException) -> None:
+        action = action_for(error.args[0])
+        logger.warning("transaction failed (%s): %s", action.value, error.args[0].str())
+        if action is Action.STOP_FENCED:
+            raise self._fenced()
+        if action is Action.STOP:
+            raise HostStopped(f"transaction of {self._name}: {error.args[0].str()}: check the broker, then start again")
+        if action is Action.ABORT:
+            try:
+                self._repeat(lambda: self._producer.abort_transaction(TRANSACTION_CALL_S))
+            except KafkaException as again:
+                logger.warning("abort failed too: %s", again.args[0].str())
+            else:
+                self._rewind()
+                return
+        # 7. A time-out leaves the outcome unknown: nothing in memory can be trusted.
+        self._start_over()
+
+    def _rewind(self) -> None:
+        """4. After an abort: the journals are undone, every partition goes back to where its ledger stands."""
+        self._waiting.clear()
+        for partition, ledger in sorted(self._ledgers.items()):
+            ledger.journal.undo()
+            self._consumer.seek(TopicPartition(self._lifecycle, partition, self._next[partition]))
+
+    def _start_over(self) -> None:
+        """7. Another producer of the same id settles the transaction; then each partition is restored in full."""
+        del self._producer
+        self._producer = transactional_producer(self._settings, self._name)
+        self._waiting.clear()
+        for partition in sorted(self._ledgers):
+            self._consumer.seek(self._open(self._consumer, partition))
+
+    def _fenced(self) -> Fenced:
+        return Fenced(
+            f"processor {self._name} was fenced: a newer process of this name runs; leave it running, or give this one "
+            "another --name"
+        )
+
+    def _stop_at(self, failure: BaseException) -> None:
+        message = self._waiting[0]
+        where = f"{self._lifecycle}:{message.partition()} offset {message.offset()}"
+        raise HostStopped(
+            f"stopped before {where}: {type(failure).__name__}: {failure}; nothing after it was decided, nothing is "
+            "lost; install a version that can fold it and start again"
+        ) from failure
