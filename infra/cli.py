@@ -16,17 +16,26 @@ EXIT_ENVIRONMENT = 3
 EXIT_DEFECT = 70
 EXIT_INTERRUPTED = 130
 
+_GROUP, _COMMAND = MountKind.GROUP, MountKind.COMMAND
+
+# name, module below rollbook, kind, help, example
 MOUNTS = (
-    Mount("demo", "rollbook.infra.demo.cli", MountKind.COMMAND, "Train a small model on a real broker and replay it."),
-    Mount("broker", "rollbook.infra.broker.cli", MountKind.GROUP, "Start, stop or look at an Apache Kafka broker."),
-    Mount("topics", "rollbook.infra.topics_cli", MountKind.GROUP, "Create or describe the six topics of a prefix."),
-    Mount("processor", "rollbook.infra.processor_cli", MountKind.GROUP, "Run the processor, which keeps the ledger."),
-    Mount("decisions", "rollbook.infra.inspect_cli", MountKind.COMMAND, "Print the decisions of a run."),
-    Mount("freshness", "rollbook.infra.inspect_cli", MountKind.COMMAND, "Print how stale the rows of a run are."),
-    Mount("materialize", "rollbook.replay.cli", MountKind.COMMAND, "Write the updates of an offset range as bundles."),
-    Mount("inspect", "rollbook.replay.cli", MountKind.COMMAND, "Show what a bundle holds."),
-    Mount("validate", "rollbook.replay.cli", MountKind.COMMAND, "Check a bundle's form, hashes and shapes."),
-    Mount("replay", "rollbook.replay.cli", MountKind.COMMAND, "Recompute a bundle stage by stage."),
+    Mount("demo", "infra.demo.cli", _COMMAND, "Train a small model on a real broker and replay it.", "demo"),
+    Mount("broker", "infra.broker.cli", _GROUP, "Start, stop or look at an Apache Kafka broker.", "broker start"),
+    Mount("topics", "infra.topics_cli", _GROUP, "Create or describe the six topics of a prefix.", "topics create"),
+    Mount("processor", "infra.processor_cli", _GROUP, "Run the processor, which keeps the ledger.", "processor run"),
+    Mount("decisions", "infra.inspect_cli", _COMMAND, "Print the decisions of a run.", "decisions --run RUN"),
+    Mount("freshness", "infra.inspect_cli", _COMMAND, "Print how stale a run's rows are.", "freshness --run RUN"),
+    Mount(
+        "materialize",
+        "replay.materialize_cli",
+        _COMMAND,
+        "Write updates as bundles.",
+        "materialize --run RUN --out bundles",
+    ),
+    Mount("inspect", "replay.cli", _COMMAND, "Show what a bundle holds.", "inspect bundles/BUNDLE"),
+    Mount("validate", "replay.cli", _COMMAND, "Check a bundle's form and hashes.", "validate bundles/BUNDLE"),
+    Mount("replay", "replay.cli", _COMMAND, "Recompute a bundle stage by stage.", "replay bundles/BUNDLE"),
 )
 
 # Which extra brings a package that is imported only where it is needed.

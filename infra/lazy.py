@@ -22,26 +22,32 @@ class MountKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """One line of the command's table of contents. The module has an `app: typer.Typer`."""
+    """One line of the command's table of contents. The module, named below `rollbook`, has an `app: typer.Typer`.
+
+    A command without an example of its own in its help gets this one.
+    """
 
     name: str
     module: str
     kind: MountKind
     help: str
+    example: str
 
     def exists(self) -> bool:
         """Whether the module's file is there, found without importing anything."""
-        path = _ROOT.joinpath(*self.module.split(".")[1:])
+        path = _ROOT.joinpath(*self.module.split("."))
         return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
 
     def load(self) -> Any:
-        app: typer.Typer = import_module(self.module).app
+        app: typer.Typer = import_module(f"rollbook.{self.module}").app
         group = typer.main.get_group(app)
         group.name = self.name
+        for command in (group, *group.commands.values()):
+            command.epilog = command.epilog or f"Example: rollbook {self.example}"
         if self.kind is MountKind.GROUP:
             return group
         named: Mapping[str, Any] = group.commands
-        command = named[self.name] if self.name in named else next(iter(named.values()))
+        command = next(iter(named.values())) if len(named) == 1 else named[self.name]
         command.name = self.name
         return command
 

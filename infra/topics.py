@@ -88,13 +88,19 @@ def create_topics(
     states = _states(client, settings)
     present = {state.spec.topic for state in states}
     runs = partitions or _run_partitions(states) or DEFAULT_PARTITIONS
-    problems = _problems(states, runs, _node_count(client), settings)
+    nodes = _node_count(client)
+    problems = _problems(states, runs, nodes, settings)
     repairable = [problem for problem in problems if repair and _is_repairable(problem)]
     refused = [problem for problem in problems if problem not in repairable]
     if refused:
         raise BadInput(in_one_line(refused))
     for problem in repairable:
         _set(client, problem)
+    if repairable:
+        _await(
+            lambda: not set(repairable) & set(_problems(_states(client, settings), runs, nodes, settings)),
+            "the repaired settings to be in force",
+        )
     missing = [spec for spec in TOPIC_TABLE if spec.topic not in present]
     _create(client, settings, missing, runs, payload_partitions or runs)
     repaired = {problem.topic for problem in repairable}
@@ -132,15 +138,19 @@ def delete_topics(settings: Settings) -> None:
     if names:
         for future in client.delete_topics(names, operation_timeout=_TIMEOUT_S).values():
             _result(future)
-        _await(client, lambda present: not present.keys() & set(names), "the deleted topics to be gone")
+        _await(lambda: not _present(client).keys() & set(names), "the deleted topics to be gone")
 
 
 def _node_count(client: AdminClient) -> int:
     return len(client.list_topics(timeout=_TIMEOUT_S).brokers)
 
 
+def _present(client: AdminClient) -> Mapping[str, TopicMetadata]:
+    return client.list_topics(timeout=_TIMEOUT_S).topics
+
+
 def _states(client: AdminClient, settings: Settings) -> list[TopicState]:
-    present = client.list_topics(timeout=_TIMEOUT_S).topics
+    present = _present(client)
     specs = [spec for spec in TOPIC_TABLE if settings.topic(spec.topic) in present]
     if not specs:
         return []
@@ -226,24 +236,21 @@ def _create(client: AdminClient, settings: Settings, specs: list[TopicSpec], run
             if fault.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise _refused(f"topic {name} cannot be created", fault) from fault
     names = [topic.topic for topic in topics]
-    _await(
-        client,
-        lambda present: all(name in present and _is_led(present[name]) for name in names),
-        "the new topics to have leaders",
-    )
+    _await(lambda: _are_led(_present(client), names), "the new topics to have leaders")
 
 
-def _await(client: AdminClient, done: Callable[[Mapping[str, TopicMetadata]], bool], what: str) -> None:
+def _await(done: Callable[[], bool], what: str) -> None:
     """Wait until the broker that we ask shows a change: the controller answers before the brokers have heard of it."""
     deadline = time.monotonic() + _SETTLE_TIMEOUT_S
-    while not done(client.list_topics(timeout=_TIMEOUT_S).topics):
+    while not done():
         if time.monotonic() > deadline:
             raise EnvironmentFault(f"waited {_SETTLE_TIMEOUT_S:.0f} s for {what}: check the cluster's log")
         time.sleep(_POLL_S)
 
 
-def _is_led(topic: TopicMetadata) -> bool:
-    return bool(topic.partitions) and all(partition.leader >= 0 for partition in topic.partitions.values())
+def _are_led(present: Mapping[str, TopicMetadata], names: Sequence[str]) -> bool:
+    partitions = [tuple(present[name].partitions.values()) if name in present else () for name in names]
+    return all(found and all(partition.leader >= 0 for partition in found) for found in partitions)
 
 
 def _result(future: "Future[T]") -> T:

@@ -48,15 +48,14 @@ def describe() -> None:
     states = describe_topics(settings)
     problems = check_topics(settings)
     wrong = {(problem.topic, problem.setting) for problem in problems}
-    table = Table("topic", "partitions", "replicas", title=settings.bootstrap_servers)
-    table.add_column("settings", overflow="fold")
+    table = Table("topic", "setting", "value", title=settings.bootstrap_servers)
     for state in states:
-        lines = [
-            f"[red]{text}[/red]" if (state.name, name) in wrong else text
-            for name in (setting.name for setting in state.spec.settings)
-            for text in (f"{name}={state.value(name)}",)
-        ]
-        table.add_row(state.name, str(state.partitions), str(state.replication), "\n".join(lines))
+        facts = [("partitions", str(state.partitions)), ("replication", str(state.replication))]
+        facts += [(setting.name, state.value(setting.name)) for setting in state.spec.settings]
+        for position, (name, value) in enumerate(facts):
+            style = "red" if (state.name, name) in wrong else None
+            last = position == len(facts) - 1
+            table.add_row(state.name if position == 0 else "", name, value, style=style, end_section=last)
     if states:
         Console().print(table)
     if problems:

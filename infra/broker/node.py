@@ -1,5 +1,6 @@
 """One Kafka node: the command, start, readiness, stop. Knows nothing of who owns it or for how long."""
 
+import re
 import signal
 import subprocess
 import time
@@ -21,6 +22,8 @@ _POLL_S = 0.05
 
 # Serial collector and first compiler only: half the start-up time and memory, and no throughput lost at our size.
 _JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Djava.awt.headless=true")
+
+_EXCEPTION = re.compile(r"(Caused by: )?[\w.$]+(Exception|Error): (?P<cause>.+)")
 
 Spawn = Callable[[list[str], Path], "subprocess.Popen[bytes]"]
 
@@ -88,7 +91,7 @@ def _wait_ready(
     deadline = time.monotonic() + _START_TIMEOUT_S
     while True:
         if process.poll() is not None:
-            reason = _last_error(layout, log_offset)
+            reason = _why_it_ended(layout, log_offset)
             raise EnvironmentFault(f"the broker ended while starting (code {process.returncode}): {reason}")
         if not is_free(port):
             answer = answering_cluster(f"{HOST}:{port}", timeout_s=5.0)
@@ -101,8 +104,8 @@ def _wait_ready(
         time.sleep(_POLL_S)
 
 
-def _last_error(layout: NodeLayout, log_offset: int) -> str:
-    """The last line of this start's log that says ERROR or FATAL, or where to look."""
+def _why_it_ended(layout: NodeLayout, log_offset: int) -> str:
+    """The cause by this start's log: the last exception's own words, else the last ERROR line, else where to look."""
     where = f"see {layout.log_file} and {layout.output_file.name} beside it"
     try:
         with layout.log_file.open("rb") as file:
@@ -110,5 +113,7 @@ def _last_error(layout: NodeLayout, log_offset: int) -> str:
             lines = file.read().decode(errors="replace").splitlines()
     except FileNotFoundError:
         return where
+    causes = [match["cause"] for line in lines if (match := _EXCEPTION.match(line))]
     errors = [line for line in lines if " ERROR " in line or " FATAL " in line]
-    return f"{errors[-1].partition(' ')[2]}; {where}" if errors else where
+    cause = (causes or errors or [""])[-1]
+    return f"{cause}; {where}" if cause else where

@@ -1,5 +1,6 @@
 """Topics on the real broker: made as the table says, again without effect, and refused when they differ."""
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -24,6 +25,9 @@ def set_topic(settings: Settings, topic: Topic, name: str, value: str) -> None:
     resource = ConfigResource(ResourceType.TOPIC, settings.topic(topic), incremental_configs=[entry])
     for future in client.incremental_alter_configs([resource]).values():
         future.result()
+    deadline = time.monotonic() + 20
+    while next(s for s in describe_topics(settings) if s.spec.topic is topic).value(name) != value:
+        assert time.monotonic() < deadline
 
 
 def test_each_topic_is_made_as_the_table_says(settings: Settings) -> None:

@@ -1,0 +1,102 @@
+"""`rollbook broker`, as a user types it: it stays until it is stopped, and says what is in its way."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from rollbook.infra.broker.daemon import daemon_state, stop_daemon
+from rollbook.infra.broker.ports import free_port
+from rollbook.infra.broker.process import ProcessId
+from rollbook.infra.settings import Settings
+from rollbook.infra.topics import create_topics, describe_topics
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+
+Rollbook = Callable[..., Outcome]
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "data" / "broker"
+    yield folder
+    if folder.exists():
+        (folder / "broker.json").exists() and stop_daemon(folder)
+
+
+@pytest.fixture
+def broker_command(data_dir: Path) -> Rollbook:
+    def run(*arguments: str) -> Outcome:
+        environment = {**os.environ, "ROLLBOOK_DATA_DIR": str(data_dir.parent)}
+        command = [sys.executable, "-m", "rollbook.infra.cli", "broker", *arguments]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    return run
+
+
+def test_start_status_stop_and_the_data_survives(broker_command: Rollbook, data_dir: Path) -> None:
+    port = free_port()
+    settings = Settings(f"127.0.0.1:{port}")
+    assert broker_command("status").code == 1
+
+    started = broker_command("start", "--port", str(port))
+    assert (started.code, started.err) == (0, "")
+    assert f"started: Apache Kafka at 127.0.0.1:{port}" in started.out
+    create_topics(settings, 3)
+
+    assert broker_command("status").out.startswith(f"running: Apache Kafka at 127.0.0.1:{port}")
+    assert broker_command("start").out.startswith("already running")
+    elsewhere = broker_command("start", "--port", str(free_port()))
+    assert (elsewhere.code, elsewhere.err.count("\n")) == (3, 1)
+    assert f"already runs on port {port}" in elsewhere.err
+
+    assert broker_command("stop").out.startswith("stopped")
+    assert broker_command("status").code == 1
+    assert broker_command("stop").code == 0
+
+    assert broker_command("start", "--port", str(port)).code == 0
+    assert describe_topics(settings)[0].partitions == 3
+
+    # After a crash the state file is stale; the next start does not take it for a broker.
+    state = daemon_state(data_dir)
+    assert state is not None
+    os.kill(state.process.pid, signal.SIGKILL)
+    assert broker_command("status").code == 1
+    assert broker_command("start", "--port", str(port)).code == 0
+    assert describe_topics(settings)[0].partitions == 3
+
+
+def test_a_busy_port_is_one_line_and_code_3(broker: str, broker_command: Rollbook, data_dir: Path) -> None:
+    refused = broker_command("start", "--port", broker.rpartition(":")[2])
+    assert refused.code == 3
+    assert refused.err.count("\n") == 1
+    assert "is used by another Kafka broker" in refused.err
+    assert daemon_state(data_dir) is None
+
+
+def test_a_foreign_directory_is_one_line_and_code_2(broker_command: Rollbook, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").touch()
+    refused = broker_command("start", "--data-dir", str(tmp_path), "--port", str(free_port()))
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "not a broker's data directory" in refused.err
+
+
+def test_a_reused_pid_is_not_taken_for_the_broker(tmp_path: Path) -> None:
+    ourselves = ProcessId.of(os.getpid())
+    assert ourselves is not None
+    process = {"pid": ourselves.pid, "started_ticks": ourselves.started_ticks - 1, "boot_id": ourselves.boot_id}
+    (tmp_path / "broker.json").write_text(json.dumps({"process": process, "port": 9092, "cluster_id": "x"}))
+    assert daemon_state(tmp_path) is None
+    assert stop_daemon(tmp_path) is None, "and it lives on to say so"

