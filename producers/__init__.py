@@ -1,1 +1,73 @@
-"""Clients that publish the lifecycle: rollout worker, reward service, trainer, weight coordinator."""
+"""Clients that publish the lifecycle: rollout worker, reward service, trainer, weight coordinator.
+
+with Trainer(settings, run_id, "learner-0") as trainer:
+    trainer.start()
+    with trainer.update(rollout_id=0) as update:
+        update.claim(policy, max_groups=8, wait_s=60)
+        ...
+"""
+
+from rollbook.producers.client import Options
+from rollbook.producers.coordinator import Coordinator
+from rollbook.producers.epochs import current_epoch
+from rollbook.producers.errors import (
+    ClientClosed,
+    DecisionTimeout,
+    DeliveryFailed,
+    EpochConflict,
+    ForkedClient,
+    LearnerFenced,
+    NothingTaken,
+    NotTrainable,
+    OutOfOrder,
+    PayloadLost,
+    QueueFull,
+    Refused,
+    StartAnew,
+    UpdateInDoubt,
+)
+from rollbook.producers.identity import new_id, new_identity
+from rollbook.producers.loading import LoadedSegment, LoadedTrajectory
+from rollbook.producers.outbox import Counters
+from rollbook.producers.payloads import read_payload
+from rollbook.producers.recording import RowArrays, StepArrays
+from rollbook.producers.reward import Reward, RewardService
+from rollbook.producers.rollout import RolloutWorker
+from rollbook.producers.segments import SegmentArrays
+from rollbook.producers.trainer import Trainer
+from rollbook.producers.update import Phase, Update
+
+__all__ = [
+    "ClientClosed",
+    "Coordinator",
+    "Counters",
+    "DecisionTimeout",
+    "DeliveryFailed",
+    "EpochConflict",
+    "ForkedClient",
+    "LearnerFenced",
+    "LoadedSegment",
+    "LoadedTrajectory",
+    "NotTrainable",
+    "NothingTaken",
+    "Options",
+    "OutOfOrder",
+    "PayloadLost",
+    "Phase",
+    "QueueFull",
+    "Refused",
+    "Reward",
+    "RewardService",
+    "RolloutWorker",
+    "RowArrays",
+    "SegmentArrays",
+    "StartAnew",
+    "StepArrays",
+    "Trainer",
+    "Update",
+    "UpdateInDoubt",
+    "current_epoch",
+    "new_id",
+    "new_identity",
+    "read_payload",
+]

@@ -1,4 +1,4 @@
-"""How a payload is cut into records and put together again, verified. Pure: whoever reads the topic brings the chunks."""
+"""How a payload is cut into records and put together again, verified. Pure: its readers bring the chunks."""
 
 import hashlib
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def split(data: bytes, chunk_bytes: int = CHUNK_BYTES) -> list[bytes]:
 
 
 def join(chunks: Sequence[bytes], ref: PayloadRef) -> bytes:
-    """The payload of chunks in the order of `ref.offsets`. Raises PayloadCorrupt when they are not what it describes."""
+    """The payload of chunks in the order of `ref.offsets`. Raises PayloadCorrupt when it is not the one described."""
     if len(chunks) != len(ref.offsets):
         raise PayloadCorrupt(ref, f"{len(chunks)} chunks where the reference names {len(ref.offsets)}")
     data = chunks[0] if len(chunks) == 1 else b"".join(chunks)

@@ -1,0 +1,85 @@
+"""Checks the arrays that callers hand over and brings them to the contract's types, naming the field that is wrong."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from rollbook.schemas.codec import ContractViolation
+from rollbook.schemas.digests import FloatArray, IntArray, Mask
+
+_INT32 = np.iinfo(np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A place in a record, for errors that name it."""
+
+    record_type: str
+    path: str
+
+    def __truediv__(self, name: str) -> "Field":
+        return Field(self.record_type, f"{self.path}.{name}")
+
+    def violation(self, problem: str) -> ContractViolation:
+        return ContractViolation(self.record_type, self.path, problem)
+
+    @contextmanager
+    def built_here(self) -> Iterator[None]:
+        """Violations of the part that is built in the block name their place in the whole record."""
+        try:
+            yield
+        except ContractViolation as inner:
+            raise ContractViolation(self.record_type, f"{self.path}.{inner.field}", inner.problem) from None
+
+
+def token_ids(field: Field, values: npt.ArrayLike) -> IntArray:
+    """Token ids [T] as int32."""
+    array = _one_dimensional(field, values)
+    if array.size and array.dtype.kind not in "iu":
+        raise field.violation(f"token ids are {array.dtype}, they must be integers")
+    if array.size and (array.min() < _INT32.min or array.max() > _INT32.max):
+        raise field.violation("a token id does not fit int32")
+    return array.astype(np.int32)
+
+
+def mask_array(field: Field, values: npt.ArrayLike, length: int) -> Mask:
+    """A mask [T] as bools."""
+    array = _one_dimensional(field, values)
+    if len(array) != length:
+        raise field.violation(f"{len(array)} elements for {length} response tokens")
+    if array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
+        raise field.violation("its elements must be bools, or 0 and 1")
+    return array.astype(np.bool_)
+
+
+def active_reals(field: Field, values: npt.ArrayLike, mask: Mask) -> FloatArray:
+    """Real values [T] as float32; at active positions they must be finite, also as float32."""
+    array = _one_dimensional(field, values)
+    if len(array) != len(mask):
+        raise field.violation(f"{len(array)} elements for {len(mask)} response tokens")
+    if array.size and array.dtype.kind not in "fiu":
+        raise field.violation(f"its elements are {array.dtype}, they must be real numbers")
+    with np.errstate(over="ignore"):
+        narrow = array.astype(np.float32)
+    wrong = np.flatnonzero(mask & ~np.isfinite(narrow))
+    if wrong.size:
+        place = int(wrong[0])
+        raise field.violation(f"position {place} is active and {array[place]}: it must be finite in float32")
+    return narrow
+
+
+def _one_dimensional(field: Field, values: npt.ArrayLike) -> npt.NDArray[np.generic]:
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise field.violation("it must be a flat array of numbers") from None
+    if array.ndim != 1:
+        raise field.violation(f"its shape is {array.shape}, it must be flat")
+    return array
+
+
+def real(value: object) -> object:
+    """A number of numpy's as Python's, which the contract is strict about."""
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,188 @@
+"""What all clients share: events that never block, commands that wait for their decision, an orderly end."""
+
+import logging
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+from rollbook.infra.settings import Settings
+from rollbook.producers.connection import CONNECT_TIMEOUT_S, DELIVERY_TIMEOUT_S, Connection
+from rollbook.producers.decisions import DecisionReader
+from rollbook.producers.errors import DecisionTimeout, DeliveryFailed, error_of
+from rollbook.producers.identity import new_id, now_ms
+from rollbook.producers.outbox import MAX_BYTES, MAX_EVENTS, Counters, OnError, Outbox, encode_checked
+from rollbook.schemas.codec import make
+from rollbook.schemas.records.common import Header, Lifecycle, Source, SourceKind
+from rollbook.schemas.records.decision import Decision, Outcome
+from rollbook.schemas.records.reward import Discarded, DiscardReason
+
+_LOG = logging.getLogger("rollbook.producers")
+_YES = frozenset({Outcome.ACCEPTED, Outcome.DUPLICATE, Outcome.PENDING})
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How patient a client is and how much it may hold. `on_error` hears of each event that is lost.
+
+    Without `on_error` the first error is raised by `flush` or at the end of the with block; publishing itself raises
+    only what the contract refuses.
+    """
+
+    on_error: OnError | None = None
+    max_events: int = MAX_EVENTS
+    max_bytes: int = MAX_BYTES
+    connect_timeout_s: float = CONNECT_TIMEOUT_S
+    delivery_timeout_s: float = DELIVERY_TIMEOUT_S
+    decision_timeout_s: float = 30.0
+    close_timeout_s: float = 30.0
+
+
+@dataclass(slots=True)
+class _Fate:
+    """What is known of a command on its way to the broker."""
+
+    offset: int | None = field(default=None)
+
+
+class Client:
+    """A writer of one run. Use it as a context manager: leaving the block flushes.
+
+    Raises EnvironmentFault when no broker answers or the topics are missing.
+    """
+
+    def __init__(
+        self, settings: Settings, run_id: str, source: Source, options: Options | None, *, commands: bool
+    ) -> None:
+        self._settings = settings
+        self._run_id = run_id
+        self._source = source
+        self._options = options or Options()
+        self._header()  # refuses a run id or a name that the contract refuses, before anything is opened
+        self._connection = Connection(
+            settings,
+            connect_timeout_s=self._options.connect_timeout_s,
+            delivery_timeout_s=self._options.delivery_timeout_s,
+        )
+        self._outbox = Outbox(
+            self._connection,
+            run_id,
+            on_error=self._options.on_error,
+            max_events=self._options.max_events,
+            max_bytes=self._options.max_bytes,
+        )
+        self._reader: DecisionReader | None = None
+        if commands:
+            try:
+                self._reader = DecisionReader(
+                    settings, run_id, self._outbox.partition, connect_timeout_s=self._options.connect_timeout_s
+                )
+            except BaseException:
+                self._connection.close()
+                raise
+
+    @property
+    def run_id(self) -> str:
+        return self._run_id
+
+    @property
+    def counters(self) -> Counters:
+        """Events published, delivered and lost since the client was made."""
+        return self._outbox.counters
+
+    def discarded(self, trajectory_ids: tuple[str, ...] | list[str], reason: DiscardReason, *, text: str = "") -> None:
+        """Publish that trajectories are filtered out, which is neither a failure nor a refusal."""
+        self._publish(
+            make(Discarded, header=self._header(), trajectory_ids=tuple(trajectory_ids), reason=reason, text=text)
+        )
+
+    def flush(self, deadline_s: float) -> int:
+        """Wait until all that was published has arrived; returns how many events are still on their way.
+
+        Raises the first QueueFull or DeliveryFailed since the last flush, unless `on_error` takes them.
+        """
+        return self._outbox.flush(deadline_s)
+
+    def close(self, deadline_s: float | None = None) -> None:
+        """Flush within the deadline and let go. Raises DeliveryFailed when something did not arrive. Once is enough."""
+        if self._connection.inherited:
+            return
+        deadline_s = self._options.close_timeout_s if deadline_s is None else deadline_s
+        left = 0
+        try:
+            if not self._connection.closed:
+                left = self._outbox.flush(deadline_s)
+        finally:
+            self._connection.close()
+            if self._reader is not None:
+                self._reader.close()
+        if left:
+            raise DeliveryFailed(
+                f"{left} events had not reached {self._settings.bootstrap_servers} after {deadline_s:g} s and are "
+                "lost: see that the broker is up and publish them again"
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except Exception as trouble:
+            if error is None:
+                raise
+            # The block's own exception is the one to see; this one must not take its place.
+            error.add_note(f"besides: {trouble}")
+            _LOG.warning("while leaving the client's block: %s", trouble)
+
+    def _header(self, kind: SourceKind | None = None) -> Header:
+        source = self._source if kind is None else Source(kind=kind, id=self._source.id)
+        return make(Header, run_id=self._run_id, event_id=new_id(), occurred_at=now_ms(), source=source)
+
+    def _publish(self, record: Lifecycle) -> None:
+        self._outbox.publish(lambda _: record)
+
+    def _command(self, record: Lifecycle, deadline_s: float | None = None) -> Decision:
+        """Send a command and return its decision, or raise the typed error of a refusal.
+
+        Calling it again with the same record after DecisionTimeout sends the same bytes: the ledger answers with the
+        first decision, whichever of the two arrived.
+        """
+        deadline_s = self._options.decision_timeout_s if deadline_s is None else deadline_s
+        reader = self._decisions
+        event_id = record.header.event_id
+        value = encode_checked(record)
+        fate = _Fate()
+
+        def sent(offset: int, failure: DeliveryFailed | None) -> None:
+            if failure is not None:
+                reader.fail(event_id, failure)
+            else:
+                fate.offset = offset
+
+        reader.expect(event_id)
+        self._outbox.send(value, sent)
+        decision = reader.wait(event_id, deadline_s)
+        if decision is None:
+            raise DecisionTimeout(self._timeout_text(record, fate, deadline_s))
+        if decision.outcome not in _YES:
+            raise error_of(decision)
+        return decision
+
+    @property
+    def _decisions(self) -> DecisionReader:
+        assert self._reader is not None, "this client sends no commands"
+        return self._reader
+
+    def _timeout_text(self, record: Lifecycle, fate: _Fate, deadline_s: float) -> str:
+        name = type(record).__name__
+        if fate.offset is None:
+            return (
+                f"{name} has not reached {self._settings.bootstrap_servers} within {deadline_s:g} s: see that the "
+                "broker is up, then send the same command again"
+            )
+        return (
+            f"{name} at lifecycle:{self._outbox.partition}@{fate.offset} has no decision after {deadline_s:g} s: see "
+            "that `rollbook processor run` is up, then send the same command again (the first answer stands)"
+        )

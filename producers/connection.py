@@ -1,0 +1,151 @@
+"""The connection that a client publishes through: idempotent, quiet, bounded in time, served by a background thread."""
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from rollbook.infra.settings import LIFECYCLE_MAX_BYTES, PAYLOAD_MAX_BYTES, Settings, Topic
+from rollbook.producers.errors import ClientClosed, DeliveryFailed
+from rollbook.producers.process import Ownership
+from rollbook.schemas.errors import EnvironmentFault
+
+CONNECT_TIMEOUT_S = 5.0
+DELIVERY_TIMEOUT_S = 120.0
+_OVERHEAD_BYTES = 32 * 1024
+_POLL_S = 0.1
+OnDelivered = Callable[[int, DeliveryFailed | None], None]
+"""Told the offset of a record, or why it has none; called from the connection's thread and never raises."""
+
+
+class Connection:
+    """An open connection to the cluster. Raises EnvironmentFault when nothing answers there, or topics are missing.
+
+    Records go to the partition that the caller names: client libraries disagree about the partition of a key.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        delivery_timeout_s: float = DELIVERY_TIMEOUT_S,
+    ) -> None:
+        self._settings = settings
+        self._ownership = Ownership("connection")
+        self._last_fault = ""
+        self._producer = Producer(
+            {
+                "bootstrap.servers": settings.bootstrap_servers,
+                "enable.idempotence": True,
+                "acks": "all",
+                "compression.type": "zstd",
+                "linger.ms": 2,
+                "message.max.bytes": max(LIFECYCLE_MAX_BYTES, PAYLOAD_MAX_BYTES) + _OVERHEAD_BYTES,
+                "delivery.timeout.ms": int(delivery_timeout_s * 1000),
+                "reconnect.backoff.max.ms": 1000,
+                # The outbox bounds what waits, in one place; these are only not to be in its way.
+                "queue.buffering.max.messages": 0,
+                "queue.buffering.max.kbytes": 2_147_483_647,
+                # librdkafka writes its troubles to stderr unless told not to.
+                "log_level": 0,
+                "error_cb": self._note_fault,
+            }
+        )
+        self._ownership.keep(self._producer)
+        self._partitions = partition_counts(self._producer, settings, connect_timeout_s)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="rollbook-publisher", daemon=True)
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raises ForkedClient in a forked child, ClientClosed after `close`."""
+        self._ownership.check()
+        if self._stopping.is_set():
+            raise ClientClosed("the client is closed: use it inside its with block")
+
+    @property
+    def closed(self) -> bool:
+        return self._stopping.is_set()
+
+    @property
+    def inherited(self) -> bool:
+        """Whether this process is a forked child of the one that made the connection."""
+        return self._ownership.inherited
+
+    def topic(self, topic: Topic) -> str:
+        """The topic's full name."""
+        return self._settings.topic(topic)
+
+    def partitions(self, topic: Topic) -> int:
+        """How many partitions the topic has; read once, since it is fixed for the life of the prefix."""
+        return self._partitions[topic]
+
+    def produce(self, topic: Topic, partition: int, key: str, value: bytes, on_delivered: OnDelivered) -> None:
+        """Hand a record over; returns at once. Raises DeliveryFailed when it cannot even be queued."""
+        self.check()
+        name = self._settings.topic(topic)
+
+        def report(error: KafkaError | None, message: Message) -> None:
+            offset = message.offset()
+            if error is not None or offset is None:
+                on_delivered(-1, self._failure(name, partition, str(error)))
+            else:
+                on_delivered(offset, None)
+
+        try:
+            self._producer.produce(name, value, key.encode(), partition, on_delivery=report)
+        except (BufferError, KafkaException) as fault:
+            raise self._failure(name, partition, str(fault)) from fault
+
+    def close(self) -> None:
+        """Give up what is still queued (reported as failed) and let go. Flush first."""
+        if self._stopping.is_set() or self._ownership.inherited:
+            return
+        self._stopping.set()
+        self._thread.join()
+        self._producer.purge()
+        self._producer.poll(0)
+
+    def __enter__(self) -> "Connection":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _serve(self) -> None:
+        while not self._stopping.is_set():
+            self._producer.poll(_POLL_S)
+
+    def _note_fault(self, error: KafkaError) -> None:
+        self._last_fault = error.str()
+
+    def _failure(self, topic: str, partition: int, problem: str) -> DeliveryFailed:
+        last = f" (last trouble: {self._last_fault})" if self._last_fault else ""
+        return DeliveryFailed(
+            f"{topic}:{partition} on {self._settings.bootstrap_servers}: {problem}{last}: see that the broker is up "
+            "and publish the event again; should it have arrived after all, the ledger sees a duplicate"
+        )
+
+
+def partition_counts(client: Producer, settings: Settings, timeout_s: float) -> dict[Topic, int]:
+    """Partitions of each topic of the prefix. Raises EnvironmentFault with the remedy."""
+    try:
+        # All topics, not those by name: asking for one by name can create it.
+        present = client.list_topics(timeout=timeout_s).topics
+    except KafkaException as fault:
+        raise EnvironmentFault(
+            f"no Kafka broker answers at {settings.bootstrap_servers} (waited {timeout_s:.0f} s): start one with "
+            "`rollbook broker start`, or set ROLLBOOK_BOOTSTRAP_SERVERS to a running cluster"
+        ) from fault
+    for topic in (Topic.LIFECYCLE, Topic.PAYLOADS, Topic.DECISIONS):
+        if settings.topic(topic) not in present:
+            raise EnvironmentFault(
+                f"topic {settings.topic(topic)} does not exist on {settings.bootstrap_servers}: run `rollbook topics "
+                "create`, or set ROLLBOOK_TOPIC_PREFIX to the prefix in use"
+            )
+    return {
+        topic: len(present[settings.topic(topic)].partitions) for topic in Topic if settings.topic(topic) in present
+    }

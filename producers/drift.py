@@ -1,0 +1,45 @@
+"""The figures of an `Admit`: how far the learner's policy is from the one that acted. Pure."""
+
+import numpy as np
+import numpy.typing as npt
+from rollbook.processors.gates import abs_log_ratio
+from rollbook.producers.arrays import Field, active_reals
+from rollbook.producers.loading import LoadedTrajectory
+from rollbook.schemas.codec import encode, make
+from rollbook.schemas.digests import float32_bytes, log_probs_digest
+from rollbook.schemas.records.payload import CurrentLogProbs
+from rollbook.schemas.records.update import AdmitItem
+
+
+def admit_item(place: Field, trajectory: LoadedTrajectory, current_log_probs: npt.ArrayLike) -> AdmitItem:
+    """Figures of one trajectory from `current_log_probs` [T], its segments' response tokens joined in order.
+
+    Both sides are float32 and compared in float64 (`abs_log_ratio`). Raises ContractViolation for another length, or
+    a non-finite value at an active position.
+    """
+    mask = trajectory.action_mask
+    current = active_reals(place / "current_log_probs", current_log_probs, mask)
+    active, total, largest = abs_log_ratio(trajectory.log_probs.tolist(), current.tolist(), mask.tolist())
+    with place.built_here():
+        return make(
+            AdmitItem,
+            trajectory_id=trajectory.trajectory_id,
+            active_tokens=active,
+            sum_abs_log_ratio=total,
+            max_abs_log_ratio=largest,
+            evidence_digest=trajectory.evidence_digest,
+            current_digest=log_probs_digest(mask, current),
+        )
+
+
+def current_payload(run_id: str, update_id: str, trajectory_id: str, current_log_probs: npt.ArrayLike) -> bytes:
+    """The current log-probs as the `payloads` topic carries them, for the audit."""
+    return encode(
+        make(
+            CurrentLogProbs,
+            run_id=run_id,
+            update_id=update_id,
+            trajectory_id=trajectory_id,
+            log_probs=float32_bytes(np.asarray(current_log_probs)),
+        )
+    )

@@ -1,0 +1,112 @@
+"""What can go wrong for a client, by who acts: publish again, ask again, fix the call, start the learner anew."""
+
+from rollbook.processors.reasons import MEANING, Reason
+from rollbook.schemas.errors import AnswerNo, BadInput, EnvironmentFault
+from rollbook.schemas.records.decision import Decision
+
+
+class QueueFull(EnvironmentFault):
+    """More is waiting for the broker than the client may hold: the event was not taken."""
+
+
+class DeliveryFailed(EnvironmentFault):
+    """Something published did not reach the broker, or its acknowledgement did not reach us."""
+
+
+class DecisionTimeout(EnvironmentFault):
+    """A command was sent and its decision not read in time: it may have been accepted."""
+
+
+class PayloadLost(EnvironmentFault):
+    """A record that a reference names is no longer in its topic."""
+
+
+class ForkedClient(BadInput):
+    """A client used in a forked child: its threads and connections stayed in the parent."""
+
+
+class ClientClosed(BadInput):
+    """A client used after it was closed."""
+
+
+class NotTrainable(BadInput):
+    """The call would train on a row that the ledger has not released for this update."""
+
+
+class OutOfOrder(BadInput):
+    """The call cannot be made in the state that the learner or the update is in."""
+
+
+class Refused(AnswerNo):
+    """The ledger decided no. `decision` is the whole evidence."""
+
+    def __init__(self, decision: Decision, remedy: str = "") -> None:
+        self.decision = decision
+        super().__init__(f"{describe(decision)}; {remedy}" if remedy else describe(decision))
+
+
+class NothingTaken(Refused):
+    """No trajectory passed: ask again when more has been rewarded."""
+
+    def __init__(self, decision: Decision) -> None:
+        super().__init__(decision, "claim again when more is rewarded, or claim(..., wait_s=...) to wait for it")
+
+
+class StartAnew(AnswerNo):
+    """The learner's weights and the ledger may disagree: export nothing and exit.
+
+    A new process starts the learner from what the ledger knows, which takes back what this one left undecided.
+    """
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"{problem}: export no checkpoint and no policy, exit, and start the learner anew")
+
+
+class LearnerFenced(Refused, StartAnew):
+    """A newer process holds the learner, or an operator fenced it."""
+
+    def __init__(self, decision: Decision) -> None:
+        Refused.__init__(self, decision, "export nothing and exit; a newer process may already have taken over")
+
+
+class EpochConflict(Refused, StartAnew):
+    """The learner was started by someone else since. `current_epoch` is what the next process must expect."""
+
+    def __init__(self, decision: Decision) -> None:
+        self.current_epoch = decision.learner.epoch if decision.learner is not None else None
+        Refused.__init__(
+            self,
+            decision,
+            f"the current epoch is {self.current_epoch}: exit, do not retry in this process; whoever may take the "
+            "learner over starts a new one with that expected_epoch",
+        )
+
+
+class UpdateInDoubt(Refused, StartAnew):
+    """The update is started, so that its rows may be in the weights: it cannot be aborted by its learner."""
+
+    def __init__(self, decision: Decision) -> None:
+        Refused.__init__(self, decision, "export nothing, exit, and start the learner anew, which ends the update")
+
+
+def describe(decision: Decision) -> str:
+    """A refusal on one line: record, outcome, reason, meaning, detail, update and position."""
+    known = decision.reason in Reason.__members__.values()
+    meaning = f": {MEANING[Reason(decision.reason)].rstrip('.')}" if known else ""
+    detail = f" ({decision.detail})" if decision.detail else ""
+    update = f" of update {decision.update_id}" if decision.update_id else ""
+    source = f"lifecycle:{decision.source.partition}@{decision.source.offset}"
+    record = decision.record_type or "record"
+    return f"{record}{update} at {source} was {decision.outcome.value}, {decision.reason}{meaning}{detail}"
+
+
+def error_of(decision: Decision) -> Refused:
+    """The typed error of a decision that is a no."""
+    by_reason: dict[str, type[LearnerFenced | EpochConflict | UpdateInDoubt | NothingTaken]] = {
+        Reason.LEARNER_FENCED: LearnerFenced,
+        Reason.EPOCH_CONFLICT: EpochConflict,
+        Reason.UPDATE_IN_DOUBT: UpdateInDoubt,
+        Reason.NOTHING_TAKEN: NothingTaken,
+    }
+    kind = by_reason.get(decision.reason)
+    return Refused(decision) if kind is None else kind(decision)

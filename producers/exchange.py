@@ -1,0 +1,119 @@
+"""The commands of one update, one at a time: none is sent while the decision on the one before is unread."""
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
+
+from rollbook.producers.errors import OutOfOrder, Refused, StartAnew
+from rollbook.producers.loading import LoadedTrajectory
+from rollbook.producers.outbox import Outbox
+from rollbook.schemas.records.common import Header, LearnerRef, Lifecycle
+from rollbook.schemas.records.decision import Decision, ItemDecision
+from rollbook.schemas.records.update import Commit, UpdateStarted
+
+TakeIn = Callable[[Decision], None]
+"""What an answer means to the asker."""
+
+
+class Desk(Protocol):
+    """What an update needs of its trainer."""
+
+    @property
+    def learner(self) -> LearnerRef:
+        """The learner in its epoch."""
+
+    @property
+    def outbox(self) -> Outbox:
+        """Where recordings go."""
+
+    @property
+    def own_updates(self) -> int:
+        """Updates that this learner's weights contain."""
+
+    def header(self) -> Header:
+        """A fresh header."""
+
+    def ask(self, record: Lifecycle) -> Decision:
+        """Send a command and read its decision. Raises Refused, DecisionTimeout, DeliveryFailed, QueueFull."""
+
+    def condemn(self, cause: StartAnew) -> None:
+        """From here on this process must neither train nor export."""
+
+    def changed_weights(self) -> None:
+        """An optimizer step is about to be taken."""
+
+    def committed(self) -> None:
+        """The decision on a commit was read."""
+
+    def activity(self, record_types: Collection[str]) -> int:
+        """A mark for `wait_for_activity`."""
+
+    def wait_for_activity(self, record_types: Collection[str], since: int, deadline_s: float) -> bool:
+        """Wait until a record of these types was accepted since the mark."""
+
+    def read(self, items: Sequence[ItemDecision]) -> list[LoadedTrajectory]:
+        """Load trajectories."""
+
+
+class Exchange:
+    """Asks the ledger on behalf of one update and keeps what was asked until its decision has been read."""
+
+    def __init__(self, desk: Desk, update_id: str) -> None:
+        self._desk = desk
+        self._update_id = update_id
+        self._unread: tuple[Lifecycle, TakeIn] | None = None
+        self._weights_changed = False
+
+    @property
+    def unread(self) -> Lifecycle | None:
+        """The command whose decision has not been read."""
+        return None if self._unread is None else self._unread[0]
+
+    def weights_changed(self) -> None:
+        """From here on any refusal means that weights and ledger disagree."""
+        self._weights_changed = True
+
+    def check_all_read(self) -> None:
+        """Raises OutOfOrder while a decision is unread."""
+        if self.unread is not None:
+            raise OutOfOrder(
+                f"the decision on {type(self.unread).__name__} of update {self._update_id} is unread: call "
+                "update.resend() to ask for it again, or leave the update's block"
+            )
+
+    def ask(self, record: Lifecycle, take_in: TakeIn) -> Decision:
+        """Send a command and take in its decision."""
+        self.check_all_read()
+        self._unread = (record, take_in)
+        return self.resend()
+
+    def resend(self) -> Decision:
+        """Send the unread command's bytes (again) and take in the decision, which is the first one's."""
+        if self._unread is None:
+            raise OutOfOrder(f"every decision of update {self._update_id} has been read: nothing is to be sent again")
+        record, take_in = self._unread
+        try:
+            decision = self._desk.ask(record)
+        except Refused as refusal:
+            self._unread = None
+            self._judge(record, refusal)
+            raise
+        self._unread = None
+        take_in(decision)
+        return decision
+
+    def forget(self) -> None:
+        """Give up on the unread decision, because what comes next ends the update whatever it was."""
+        self._unread = None
+
+    def _judge(self, record: Lifecycle, refusal: Refused) -> None:
+        if isinstance(refusal, StartAnew):
+            return  # the desk knows already
+        if self._weights_changed or isinstance(record, Commit):
+            cause = StartAnew(f"{refusal} (the weights may already contain rows of this update)")
+            self._desk.condemn(cause)
+            raise cause from refusal
+
+    @property
+    def may_be_started(self) -> bool:
+        """Whether an unread decision may have started or committed the update."""
+        return isinstance(self.unread, UpdateStarted | Commit)

@@ -1,0 +1,127 @@
+"""The client of a rollout worker: generation contracts, trajectories, failures, and which policy it serves."""
+
+from collections.abc import Mapping, Sequence
+
+from rollbook.infra.settings import Settings
+from rollbook.producers.client import Client, Options
+from rollbook.producers.identity import now_ms
+from rollbook.producers.outbox import PayloadBytes
+from rollbook.producers.reports import Reports
+from rollbook.producers.segments import SegmentArrays, prepare
+from rollbook.schemas.codec import make
+from rollbook.schemas.digests import contract_hash
+from rollbook.schemas.records.common import PayloadRef, PolicyRef, Source, SourceKind, TrajectoryIdentity
+from rollbook.schemas.records.policy import AckFailure, EvidenceKind, Probe
+from rollbook.schemas.records.rollout import (
+    FinishReason,
+    Generated,
+    GenerationFailed,
+    GenerationFailure,
+    Provenance,
+    Purpose,
+    TaskSource,
+)
+from rollbook.schemas.records.run import GenerationContract, Sampling
+from rollbook.schemas.types import NamedText
+
+
+class RolloutWorker(Client):
+    """Publishes what one worker generates; nothing here waits for the broker.
+
+    `incarnation` must rise with each start of the worker: by default its clock in milliseconds. `keep_payloads` False
+    publishes digests only, so that neither `load` nor the audit can see the arrays.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        run_id: str,
+        worker_id: str,
+        *,
+        incarnation: int | None = None,
+        keep_payloads: bool = True,
+        options: Options | None = None,
+    ) -> None:
+        source = make(Source, kind=SourceKind.ROLLOUT_WORKER, id=worker_id)
+        super().__init__(settings, run_id, source, options, commands=False)
+        self._worker_id = worker_id
+        self._keep_payloads = keep_payloads
+        self._reports = Reports(worker_id, now_ms() if incarnation is None else incarnation)
+
+    @property
+    def worker_id(self) -> str:
+        return self._worker_id
+
+    def register_contract(
+        self, *, tokenizer: str, template: str, engine: str, sampling: Sampling, deterministic: bool = False
+    ) -> str:
+        """Publish the conditions of generation; returns the hash that trajectories cite. Each worker may do so."""
+        digest = contract_hash(
+            tokenizer=tokenizer, template=template, engine=engine, sampling=sampling, deterministic=deterministic
+        )
+        self._publish(
+            make(
+                GenerationContract,
+                header=self._header(),
+                contract_hash=digest,
+                tokenizer=tokenizer,
+                template=template,
+                engine=engine,
+                sampling=sampling,
+                deterministic=deterministic,
+            )
+        )
+        return digest
+
+    def generated(
+        self,
+        identity: TrajectoryIdentity,
+        segments: Sequence[SegmentArrays],
+        *,
+        task: TaskSource,
+        contract_hash: str,
+        finish_reason: FinishReason,
+        rollout_partition_id: str,
+        purpose: Purpose = Purpose.TRAIN,
+        overrides: Mapping[str, str] | None = None,
+    ) -> str:
+        """Publish a whole trajectory, payloads first; returns its id. Raises ContractViolation naming the field."""
+        header = self._header()
+        rows = [prepare(index, arrays) for index, arrays in enumerate(segments)]
+        provenance = make(Provenance, rollout_partition_id=rollout_partition_id, worker_id=self._worker_id)
+        named = tuple(make(NamedText, name=name, value=value) for name, value in (overrides or {}).items())
+
+        def build(refs: tuple[PayloadRef, ...]) -> Generated:
+            return make(
+                Generated,
+                header=header,
+                identity=identity,
+                purpose=purpose,
+                task=task,
+                contract_hash=contract_hash,
+                overrides=named,
+                segments=tuple(row.record(refs[row.index] if refs else None) for row in rows),
+                finish_reason=finish_reason,
+                provenance=provenance,
+            )
+
+        key = identity.trajectory_id
+        payloads = [PayloadBytes(key, row.payload(self._run_id, key)) for row in rows] if self._keep_payloads else []
+        self._outbox.publish(build, payloads)
+        return key
+
+    def generation_failed(
+        self, identity: TrajectoryIdentity, policy: PolicyRef, reason: GenerationFailure, *, text: str = ""
+    ) -> None:
+        """Publish that an attempt ended without a trajectory: never a reward of 0."""
+        self._publish(
+            make(GenerationFailed, header=self._header(), identity=identity, policy=policy, reason=reason, text=text)
+        )
+
+    def acknowledge(self, policy: PolicyRef, evidence: EvidenceKind, *, probe: Probe | None = None) -> None:
+        """Publish which policy the worker serves: after each change, and at every start."""
+        self._publish(self._reports.serving(self._header(), policy, evidence, probe))
+
+    def acknowledge_failure(self, failure: AckFailure, *, text: str = "") -> None:
+        """Publish that the worker does not serve what it should."""
+        self._publish(self._reports.failing(self._header(), failure, text))

@@ -1,0 +1,352 @@
+"""One update of a learner: reserve, load, admit, start, step, commit. Each command returns the decision it got."""
+
+import time
+from collections.abc import Collection, Mapping, Sequence
+from enum import StrEnum
+from types import MappingProxyType, TracebackType
+
+import numpy.typing as npt
+from rollbook.producers.arrays import Field
+from rollbook.producers.drift import admit_item, current_payload
+from rollbook.producers.errors import DecisionTimeout, NothingTaken, OutOfOrder, StartAnew
+from rollbook.producers.exchange import Desk, Exchange
+from rollbook.producers.holdings import Holdings
+from rollbook.producers.loading import LoadedTrajectory
+from rollbook.producers.outbox import PayloadBytes
+from rollbook.producers.recording import Recorder, StepArrays
+from rollbook.schemas.codec import make
+from rollbook.schemas.errors import RollbookError
+from rollbook.schemas.records.common import PolicyRef
+from rollbook.schemas.records.decision import Decision, ItemDecision
+from rollbook.schemas.records.update import (
+    Abort,
+    AbortDisposition,
+    AbortReason,
+    Admit,
+    AdmitItem,
+    Claim,
+    ClaimOrder,
+    Commit,
+    Disposition,
+    Reserve,
+    ReserveItem,
+    ReserveMode,
+    UpdateStarted,
+)
+
+FEEDS = (
+    "Generated",
+    "GenerationFailed",
+    "RewardReady",
+    "RewardFailed",
+    "Discarded",
+    "Commit",
+    "Abort",
+    "LearnerStarted",
+    "PolicyPrepared",
+    "Activate",
+)
+"""Records whose acceptance can make a group claimable."""
+_FIRST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 1.0
+_PAYLOADS_S = 30.0
+
+
+class Phase(StrEnum):
+    """Where an update stands, as far as decisions have been read."""
+
+    NEW = "new"
+    OPEN = "open"
+    STARTED = "started"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+class Update:
+    """An update as a context manager, made by `Trainer.update`.
+
+    Leaving the block without an exception commits the steps that were taken and releases rows that were held and never
+    stepped; a started update that raises makes `StartAnew`; one not yet started is aborted, and its rows are released.
+    """
+
+    def __init__(self, desk: Desk, update_id: str, rollout_id: int, *, needs_admission: bool, rank: int) -> None:
+        self._desk = desk
+        self._update_id = update_id
+        self._rollout_id = rollout_id
+        self._phase = Phase.NEW
+        self._holdings = Holdings(update_id, rollout_id, needs_admission=needs_admission)
+        self._reserve_part = 0
+        self._admit_part = 0
+        self._exchange = Exchange(desk, update_id)
+        self._loaded: dict[str, LoadedTrajectory] = {}
+        self._recorder = Recorder(
+            desk.outbox, desk.header, learner=desk.learner, update_id=update_id, rollout_id=rollout_id, rank=rank
+        )
+
+    @property
+    def update_id(self) -> str:
+        return self._update_id
+
+    @property
+    def phase(self) -> Phase:
+        return self._phase
+
+    @property
+    def held(self) -> tuple[ItemDecision, ...]:
+        """What the ledger says this update holds, with lag, freshness and offsets, in the order it was reserved."""
+        return self._holdings.held
+
+    @property
+    def admitted(self) -> MappingProxyType[str, ItemDecision]:
+        """Answers to Admit that were ok, by trajectory."""
+        return self._holdings.admitted
+
+    @property
+    def refused(self) -> MappingProxyType[str, ItemDecision]:
+        """The last refusal of a trajectory, by a Reserve or an Admit."""
+        return self._holdings.refused
+
+    @property
+    def trainable(self) -> tuple[str, ...]:
+        """Trajectories that may enter an optimizer step now."""
+        return self._holdings.trainable
+
+    def claim(
+        self,
+        policy: PolicyRef,
+        max_groups: int,
+        *,
+        order: ClaimOrder = ClaimOrder.OLDEST,
+        mode: ReserveMode = ReserveMode.AVAILABLE,
+        wait_s: float = 0.0,
+    ) -> Decision:
+        """Let the ledger choose whole groups for a learner with this policy. Raises NothingTaken.
+
+        With `wait_s` it asks again, at most that long, whenever something happened that could have made one claimable.
+        """
+        end = time.monotonic() + wait_s
+        pause = _FIRST_PAUSE_S
+        while True:
+            mark = self._desk.activity(FEEDS)
+            try:
+                return self._reserve(policy, mode, claim=make(Claim, max_groups=max_groups, order=order))
+            except NothingTaken:
+                if not self._desk.wait_for_activity(FEEDS, mark, max(0.0, end - time.monotonic())):
+                    raise
+                # Each attempt stays in the log for ever, so a busy run must not make them many.
+                time.sleep(min(pause, max(0.0, end - time.monotonic())))
+                pause = min(pause * 2, _LONGEST_PAUSE_S)
+
+    def reserve(
+        self, items: Sequence[ReserveItem], policy: PolicyRef, *, mode: ReserveMode = ReserveMode.ALL
+    ) -> Decision:
+        """Reserve trajectories by name at the revisions last seen. Raises Refused."""
+        return self._reserve(policy, mode, items=tuple(items))
+
+    def load(self) -> tuple[LoadedTrajectory, ...]:
+        """All that is held, read back and verified, in the order of `held`; what was read before is not read again.
+
+        Raises PayloadLost, PayloadCorrupt or EnvironmentFault.
+        """
+        missing = [item for item in self.held if item.trajectory_id not in self._loaded]
+        self._loaded.update({one.trajectory_id: one for one in self._desk.read(missing)})
+        return tuple(self._loaded[item.trajectory_id] for item in self.held)
+
+    def admit(
+        self,
+        current_log_probs: Mapping[str, npt.ArrayLike],
+        policy: PolicyRef,
+        *,
+        own_updates: int | None = None,
+        keep_log_probs: bool = True,
+    ) -> Decision:
+        """Show the drift of loaded trajectories: `current_log_probs` [T] real by trajectory, segments joined in order.
+
+        `policy` and `own_updates` (default: all that this process committed) say which weights gave them;
+        `keep_log_probs` publishes them too, so that the audit can compute the figures again. Refused rows leave the
+        update where the drift gate is required: see `refused`. Raises ContractViolation, Refused.
+        """
+        self._exchange.check_all_read()
+        items: list[AdmitItem] = []
+        for index, (trajectory_id, current) in enumerate(current_log_probs.items()):
+            if trajectory_id not in self._loaded:
+                raise OutOfOrder(f"trajectory {trajectory_id} is not loaded: call update.load() before update.admit()")
+            items.append(admit_item(Field("Admit", f"items.{index}"), self._loaded[trajectory_id], current))
+        if keep_log_probs:
+            items = self._with_payloads(items, current_log_probs)
+        record = make(
+            Admit,
+            header=self._desk.header(),
+            learner=self._desk.learner,
+            update_id=self._update_id,
+            part=self._admit_part,
+            policy=policy,
+            own_updates=self._desk.own_updates if own_updates is None else own_updates,
+            items=tuple(items),
+        )
+        return self._exchange.ask(record, self._on_admit)
+
+    def start(self) -> Decision:
+        """Announce that rows enter the weights from here on; the decision lists what is held. Raises Refused."""
+        record = make(UpdateStarted, header=self._desk.header(), learner=self._desk.learner, update_id=self._update_id)
+        return self._exchange.ask(record, self._on_start)
+
+    def step(self, trajectory_ids: Collection[str]) -> int:
+        """Call before each optimizer step, with its rows; returns its step id. Raises NotTrainable, OutOfOrder.
+
+        This is the gate: a row passes that `UpdateStarted` listed and, with the drift gate, an Admit has let through.
+        """
+        self._exchange.check_all_read()
+        self._check_phase(Phase.STARTED)
+        step = self._holdings.step(trajectory_ids)
+        self._exchange.weights_changed()
+        self._desk.changed_weights()
+        return step.step_id
+
+    def drop(
+        self, trajectory_ids: Collection[str], reason: str, *, disposition: Disposition = Disposition.RELEASE
+    ) -> None:
+        """Name held rows that will not be trained on, for the Commit to say so. Raises NotTrainable."""
+        self._holdings.drop(trajectory_ids, reason, disposition)
+
+    def record_step(self, step_id: int, step: StepArrays) -> None:
+        """Queue the recording of an optimizer step, for replay; its troubles never reach the training."""
+        self._recorder.record(step_id, step)
+
+    def seal(self) -> None:
+        """Publish that this rank's recordings are written; leaving the block does it after the commit."""
+        self._recorder.seal()
+
+    def commit(self, *, expected_ranks: Sequence[int] | None = None) -> Decision:
+        """Say that the steps are in the weights. Raises StartAnew when it is refused.
+
+        `expected_ranks` are the ranks that will seal recordings; by default this one, if it recorded anything.
+        """
+        steps, dropped = self._holdings.settle()
+        own_rank = (self._recorder.rank,) if self._recorder.used else ()
+        record = make(
+            Commit,
+            header=self._desk.header(),
+            learner=self._desk.learner,
+            update_id=self._update_id,
+            steps=steps,
+            dropped=dropped,
+            expected_ranks=own_rank if expected_ranks is None else tuple(expected_ranks),
+        )
+        return self._exchange.ask(record, self._on_commit)
+
+    def abort(self, text: str = "", *, disposition: AbortDisposition = AbortDisposition.RELEASE) -> Decision:
+        """End the update before it was started. Raises UpdateInDoubt afterwards."""
+        self._exchange.forget()  # an abort ends the id, whatever became of a command whose decision is unread
+        record = make(
+            Abort,
+            header=self._desk.header(),
+            learner=self._desk.learner,
+            update_id=self._update_id,
+            reason=AbortReason.UPDATE_FAILED,
+            text=text,
+            disposition=disposition,
+        )
+        return self._exchange.ask(record, self._on_abort)
+
+    def resend(self) -> Decision:
+        """After DecisionTimeout: send the same bytes again and take in the decision, which is the first one's."""
+        return self._exchange.resend()
+
+    def __enter__(self) -> "Update":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._finish()
+        else:
+            self._give_up(error)
+
+    def _reserve(self, policy: PolicyRef, mode: ReserveMode, **what: object) -> Decision:
+        record = make(
+            Reserve,
+            header=self._desk.header(),
+            learner=self._desk.learner,
+            update_id=self._update_id,
+            part=self._reserve_part,
+            policy=policy,
+            mode=mode,
+            **what,
+        )
+        return self._exchange.ask(record, self._on_reserve)
+
+    def _with_payloads(self, items: list[AdmitItem], current: Mapping[str, npt.ArrayLike]) -> list[AdmitItem]:
+        outbox, run_id = self._desk.outbox, self._desk.header().run_id
+        payloads = [
+            outbox.payload(PayloadBytes(key, current_payload(run_id, self._update_id, key, current[key])))
+            for key in (item.trajectory_id for item in items)
+        ]
+        refs = outbox.wait_for(payloads, _PAYLOADS_S)
+        return [item.model_copy(update={"payload": ref}) for item, ref in zip(items, refs, strict=True)]
+
+    def _on_reserve(self, decision: Decision) -> None:
+        self._phase = Phase.OPEN
+        self._reserve_part += 1
+        self._holdings.reserved(decision.items)
+
+    def _on_admit(self, decision: Decision) -> None:
+        self._admit_part += 1
+        self._holdings.judged(decision.items)
+
+    def _on_start(self, decision: Decision) -> None:
+        self._phase = Phase.STARTED
+        self._holdings.started(decision.items)
+
+    def _on_commit(self, _: Decision) -> None:
+        self._phase = Phase.COMMITTED
+        self._desk.committed()
+
+    def _on_abort(self, _: Decision) -> None:
+        self._phase = Phase.ABORTED
+
+    def _check_phase(self, wanted: Phase) -> None:
+        if self._phase is not wanted:
+            raise OutOfOrder(f"update {self._update_id} is {self._phase.value}, this needs one that is {wanted.value}")
+
+    def _finish(self) -> None:
+        try:
+            if self._exchange.unread is not None:
+                self.resend()
+            if self._phase is Phase.STARTED:
+                self._commit_insistently()
+            elif self._phase is Phase.OPEN:
+                self.abort("left without being started")
+        except BaseException as trouble:
+            self._give_up(trouble)
+            raise
+        if self._phase is Phase.COMMITTED and self._recorder.used:
+            self._recorder.seal()
+
+    def _commit_insistently(self) -> None:
+        try:
+            self.commit()
+        except DecisionTimeout:
+            self.resend()
+
+    def _give_up(self, error: BaseException) -> None:
+        if self._phase in (Phase.COMMITTED, Phase.ABORTED) or isinstance(error, StartAnew):
+            return
+        if self._phase is Phase.STARTED or self._exchange.may_be_started:
+            cause = self._condemn(f"it failed after it was started ({type(error).__name__}: {error})")
+            if isinstance(error, Exception):
+                raise cause from error
+            error.add_note(str(cause))  # Ctrl-C and the like keep their meaning
+            return
+        if self._phase is Phase.NEW and self._exchange.unread is None:
+            return  # the ledger has never heard of it
+        try:
+            self.abort(f"{type(error).__name__} at the learner")
+        except RollbookError as trouble:
+            error.add_note(f"besides, update {self._update_id} could not be aborted: {trouble}")
+
+    def _condemn(self, problem: str) -> StartAnew:
+        cause = StartAnew(f"update {self._update_id}: {problem}, so that its rows may be in the weights")
+        self._desk.condemn(cause)
+        return cause
