@@ -1,0 +1,233 @@
+"""The host on a real broker: one decision a record whatever kills it, the fold's own bytes, fences, restores."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from rollbook.infra.settings import Settings, Topic
+from rollbook.processors.host import clients
+from rollbook.processors.host.clients import group_id
+from rollbook.processors.host.errors import Fenced, HostStopped
+from rollbook.processors.host.loop import Host
+from rollbook.processors.ledger.fold import Ledger, SourceRecord
+from rollbook.schemas.codec import encode, make
+from rollbook.schemas.partition import partition_of
+from rollbook.schemas.records.common import Header, PolicyRef, Source, SourceKind
+from rollbook.schemas.records.policy import ActivationAck, EvidenceKind
+from rollbook.schemas.records.run import RunConfigured
+from rollbook.tests import recount
+from rollbook.tests.conftest import PARTITIONS
+from rollbook.tests.processors.hosting import SESSION_TIMEOUT_MS, host_in_thread, send, spawn_host
+
+RUNS = ("run-a", "run-b", "run-c")
+
+
+def _header(run_id: str, number: int) -> Header:
+    return Header(
+        run_id=run_id,
+        event_id=f"{run_id}-{number}",
+        occurred_at=0,
+        source=Source(kind=SourceKind.COORDINATOR, id="test"),
+    )
+
+
+def _configured(run_id: str) -> bytes:
+    return encode(
+        make(
+            RunConfigured,
+            header=_header(run_id, 0),
+            config_version=1,
+            fold_version=1,
+            partition_count=PARTITIONS,
+            enforcement="gate",
+            admission={
+                "max_lag": 1,
+                "lag_unit": "depth",
+                "max_mean_abs_log_ratio": 0.2,
+                "drift_gate": "required",
+            },
+            required_workers=(),
+            initial_policy={"version": 0, "artifact": {"hash": "h0", "kind": "file"}},
+        )
+    )
+
+
+def _ack(run_id: str, number: int) -> bytes:
+    return encode(
+        make(
+            ActivationAck,
+            header=_header(run_id, number),
+            worker_id=f"w{number % 7}",
+            incarnation=1,
+            report_seq=number,
+            serves=PolicyRef(version=0, artifact_hash="h0"),
+            evidence=EvidenceKind.FILE_HASH,
+        )
+    )
+
+
+def _history(acks: int, first: int = 1) -> list[tuple[int, bytes, bytes]]:
+    """Three runs over the partitions, some poison among them."""
+    records = []
+    for run_id in RUNS:
+        partition, key = partition_of(run_id, PARTITIONS), run_id.encode()
+        if first == 1:
+            records.append((partition, key, _configured(run_id)))
+        records += [(partition, key, _ack(run_id, first + number)) for number in range(acks)]
+        records.append((partition, key, b"poison"))
+    return records
+
+
+def _decided(settings: Settings) -> int:
+    return len(recount.read_topic(settings.bootstrap_servers, settings.topic(Topic.DECISIONS)))
+
+
+def _await(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        time.sleep(0.05)
+
+
+def _check(settings: Settings) -> tuple[list[recount.Record], list[recount.Record]]:
+    lifecycle = recount.read_topic(settings.bootstrap_servers, settings.topic(Topic.LIFECYCLE))
+    decisions = recount.read_topic(settings.bootstrap_servers, settings.topic(Topic.DECISIONS))
+    recount.check_decisions(lifecycle, decisions, recount.Codec())
+    return lifecycle, decisions
+
+
+def test_the_topic_has_the_bytes_of_a_fold_outside_the_processor(settings: Settings) -> None:
+    history = _history(200)
+    with host_in_thread(settings):
+        send(settings, history)
+        _await(lambda: _decided(settings) == len(history))
+    lifecycle, decisions = _check(settings)
+    ledgers = {partition: Ledger(partition, PARTITIONS) for partition in range(PARTITIONS)}
+    folded = [ledgers[r.partition].fold(SourceRecord(r.partition, r.offset, r.key, r.value)).encoded for r in lifecycle]
+    assert folded == [record.value for record in decisions]
+
+
+def test_a_restored_host_goes_on_as_if_it_had_never_stopped(settings: Settings) -> None:
+    first, second = _history(100), _history(100, first=101)
+    with host_in_thread(settings):
+        send(settings, first)
+        _await(lambda: _decided(settings) == len(first))
+    with host_in_thread(settings):
+        send(settings, second)
+        _await(lambda: _decided(settings) == len(first) + len(second))
+    lifecycle, decisions = _check(settings)
+    ledgers = {partition: Ledger(partition, PARTITIONS) for partition in range(PARTITIONS)}
+    folded = [ledgers[r.partition].fold(SourceRecord(r.partition, r.offset, r.key, r.value)).encoded for r in lifecycle]
+    assert folded == [record.value for record in decisions]
+
+
+@pytest.mark.parametrize("point", ["produced", "offsets", "committed"])
+def test_killed_in_a_transaction_and_restarted_leaves_one_decision_a_record(settings: Settings, point: str) -> None:
+    history = _history(400)
+    send(settings, history)
+    for transaction in (0, 1):
+        killed = spawn_host(settings, kill_at=point, kill_after=transaction)
+        assert killed.wait(60) == -signal.SIGKILL
+        send(settings, _history(100, first=1_001 + 1_000 * transaction))
+        history += _history(100, first=1_001 + 1_000 * transaction)
+    with host_in_thread(settings):
+        _await(lambda: _decided(settings) == len(history))
+    _check(settings)
+
+
+def test_killed_at_any_moment_and_restarted_leaves_one_decision_a_record(settings: Settings) -> None:
+    history = _history(2_000)
+    send(settings, history)
+    for _ in range(3):
+        before = _decided(settings)
+        process = spawn_host(settings)
+        _await(lambda before=before: _decided(settings) > before)  # type: ignore[misc]
+        process.kill()
+        process.wait(30)
+    with host_in_thread(settings):
+        _await(lambda: _decided(settings) == len(history))
+    _check(settings)
+
+
+def test_sigterm_stops_a_host_cleanly(settings: Settings) -> None:
+    history = _history(10)
+    send(settings, history)
+    process = spawn_host(settings)
+    _await(lambda: _decided(settings) == len(history))
+    process.terminate()
+    assert process.wait(30) == 0
+
+
+def test_the_newest_process_of_a_name_wins(settings: Settings) -> None:
+    with pytest.raises(Fenced, match="newer process"):
+        _overtake(settings)
+    _check(settings)
+
+
+def _overtake(settings: Settings) -> None:
+    first, second = _history(10), _history(10, first=11)
+    send(settings, first)
+    with host_in_thread(settings):
+        _await(lambda: _decided(settings) == len(first))
+        with host_in_thread(settings):
+            send(settings, second)
+            _await(lambda: _decided(settings) == len(first) + len(second))
+
+
+def test_poison_has_its_dead_letter(settings: Settings) -> None:
+    history = _history(1)
+    with host_in_thread(settings):
+        send(settings, history)
+        _await(lambda: _decided(settings) == len(history))
+    letters = recount.read_topic(settings.bootstrap_servers, settings.topic(Topic.DEAD_LETTERS))
+    found = [recount.Codec().decode(letter.value or b"")[1] for letter in letters]
+    assert len(found) == len(RUNS)
+    assert {letter["size"] for letter in found} == {len(b"poison")}
+    assert all("C3 01" in letter["error"] for letter in found)
+
+
+def test_freshness_is_committed_with_the_decisions(settings: Settings) -> None:
+    history = _history(3)
+    with host_in_thread(settings):
+        send(settings, history)
+        _await(lambda: _decided(settings) == len(history))
+    codec = recount.Codec()
+    records = recount.read_topic(settings.bootstrap_servers, settings.topic(Topic.FRESHNESS))
+    latest = {record.key: codec.decode(record.value or b"")[1] for record in records}
+    assert {key.decode() for key in latest} == set(RUNS)
+    assert all(snapshot["active_policy"]["version"] == 0 for snapshot in latest.values())
+
+
+def test_group_offsets_that_somebody_reset_stop_the_host(settings: Settings) -> None:
+    history = _history(20)
+    with host_in_thread(settings):
+        send(settings, history)
+        _await(lambda: _decided(settings) == len(history))
+    _reset_group(settings)
+    with pytest.raises(HostStopped, match="reset the group's offset"):
+        Host(settings, "p0", SESSION_TIMEOUT_MS).run(threading.Event())
+    assert _decided(settings) == len(history)
+
+
+def _reset_group(settings: Settings) -> None:
+    consumer = Consumer({"bootstrap.servers": settings.bootstrap_servers, "group.id": group_id(settings)})
+    places = [TopicPartition(settings.topic(Topic.LIFECYCLE), p, 0) for p in range(PARTITIONS)]
+
+    def reset() -> bool:
+        try:
+            consumer.commit(offsets=places, asynchronous=False)
+        except Exception:  # the static member is still in the group until its session ends
+            return False
+        return True
+
+    _await(reset)
+    consumer.close()
+
+
+def test_a_broker_that_is_down_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "INIT_TIMEOUT_S", 1.0)
+    with pytest.raises(HostStopped, match="check that the broker runs"):
+        Host(Settings("127.0.0.1:1"), "p0").run(threading.Event())

@@ -1,0 +1,197 @@
+"""An independent recount of a run from its topics: confluent-kafka and fastavro only, nothing of rollbook imported.
+
+It checks that every lifecycle record has exactly one decision, in order, with an unbroken chain, and counts what became
+of each trajectory. Run it as a script to print the figures as JSON:
+
+    python tests/recount.py --bootstrap 127.0.0.1:9092 --run my-run
+"""
+
+import argparse
+import hashlib
+import io
+import json
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import fastavro
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from fastavro.schema import fingerprint, to_parsing_canonical_form
+
+AVRO = Path(__file__).resolve().parent.parent / "schemas" / "avro"
+CHAIN_LENGTH = 66
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record as the topic has it."""
+
+    partition: int
+    offset: int
+    key: bytes
+    value: bytes | None
+
+
+def read_topic(bootstrap: str, topic: str) -> list[Record]:
+    """All committed records of a topic, by partition and offset."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "recount",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+        }
+    )
+    try:
+        partitions = sorted(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+        places = [TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions]
+        ends = {place.partition: consumer.get_watermark_offsets(place, timeout=10)[1] for place in places}
+        consumer.assign(places)
+        records = []
+        while any(place.offset < ends[place.partition] for place in consumer.position(places) if ends[place.partition]):
+            for message in consumer.consume(5000, 0.2):
+                assert message.error() is None, message.error()
+                place: tuple[Any, Any, Any] = (message.partition(), message.offset(), message.key())
+                records.append(Record(*place, message.value()))
+        return sorted(records, key=lambda record: (record.partition, record.offset))
+    finally:
+        consumer.close()
+
+
+class Codec:
+    """Decodes single-object encoding with the schemas as they lie in the project."""
+
+    def __init__(self) -> None:
+        self._schemas: dict[bytes, Any] = {}
+        for path in AVRO.rglob("*.avsc"):
+            schema = json.loads(path.read_text(encoding="utf-8"))
+            mark = bytes.fromhex(fingerprint(to_parsing_canonical_form(schema), "CRC-64-AVRO"))
+            self._schemas[mark] = (schema["name"], fastavro.parse_schema(schema))
+
+    def decode(self, value: bytes) -> tuple[str, dict[str, Any]]:
+        """The record's type and fields."""
+        assert value[:2] == b"\xc3\x01", "not in single-object encoding"
+        name, schema = self._schemas[value[2:10]]
+        fields: Any = fastavro.schemaless_reader(io.BytesIO(value[10:]), schema, None)
+        return name, fields
+
+
+def check_decisions(lifecycle: list[Record], decisions: list[Record], codec: Codec) -> dict[str, int]:
+    """Exactly one decision a record, in order, chained per run; raises AssertionError naming the first that is not."""
+    by_partition: dict[int, list[Record]] = defaultdict(list)
+    for record in decisions:
+        by_partition[record.partition].append(record)
+    chains: dict[str, tuple[int, str]] = {}
+    counts: Counter[str] = Counter()
+    for partition in sorted({record.partition for record in lifecycle}):
+        sources = [record for record in lifecycle if record.partition == partition]
+        decided = by_partition[partition]
+        assert len(decided) == len(sources), f"partition {partition}: {len(sources)} records, {len(decided)} decisions"
+        for source, record in zip(sources, decided, strict=True):
+            value = record.value or b""
+            name, decision = codec.decode(value)
+            where = f"partition {partition} offset {source.offset}"
+            assert name == "Decision", f"{where}: a {name} among the decisions"
+            assert decision["source"]["offset"] == source.offset, f"{where}: decided as {decision['source']}"
+            sha256 = hashlib.sha256(source.value or b"").hexdigest()
+            assert decision["source"]["sha256"] == sha256, f"{where}: another record was decided"
+            assert record.key == decision["run_id"].encode(), f"{where}: wrong key"
+            sequence, previous = chains.get(decision["run_id"], (0, "0" * 64))
+            assert decision["sequence"] == sequence + 1, f"{where}: sequence {decision['sequence']} after {sequence}"
+            link = hashlib.sha256(bytes.fromhex(previous) + bytes.fromhex(sha256) + value[:-CHAIN_LENGTH]).hexdigest()
+            assert decision["chain"] == link, f"{where}: the chain is broken"
+            chains[decision["run_id"]] = (decision["sequence"], link)
+            counts[decision["outcome"]] += 1
+    assert sum(map(len, by_partition.values())) == len(lifecycle), "decisions in a partition without records"
+    return dict(counts)
+
+
+def figures(run_id: str, lifecycle: list[Record], decisions: list[Record], codec: Codec) -> dict[str, Any]:
+    """What became of the run's trajectories and updates, counted from records and decisions alone."""
+    sources = {(record.partition, record.offset): record for record in lifecycle}
+    state: dict[str, str] = {}
+    version: dict[str, int] = {}
+    rewards: dict[str, float] = {}
+    purpose: dict[str, str] = {}
+    updates: dict[str, str] = {}
+    live: dict[str, str] = {}
+    trained: dict[str, str] = {}
+    admitted: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
+    activated = []
+    outcomes: Counter[str] = Counter()
+    for record in decisions:
+        _, decision = codec.decode(record.value or b"")
+        if decision["run_id"] != run_id:
+            continue
+        kind, outcome = decision["record_type"], decision["outcome"]
+        outcomes[f"{kind} {outcome}"] += 1
+        source = sources[(decision["source"]["partition"], decision["source"]["offset"])]
+        body = codec.decode(source.value or b"")[1] if outcome not in ("undecodable", "invalid") else {}
+        if outcome == "accepted" and kind in ("Generated", "GenerationFailed"):
+            name = body["identity"]["trajectory_id"]
+            purpose[name] = body.get("purpose", "train")
+            if kind == "Generated":
+                refs = [span["policy"] for segment in body["segments"] for span in segment["spans"] if span["policy"]]
+                version[name] = min(ref["version"] for ref in refs)
+        if kind == "RewardReady" and outcome in ("accepted", "pending"):
+            rewards.update({item["trajectory_id"]: item["raw_reward"] for item in body["items"]})
+        if outcome == "duplicate":
+            continue
+        for item in decision["items"]:
+            name, reason = item["trajectory_id"], item["reason"]
+            if item["state_after"] is not None:
+                state[name] = item["state_after"]
+            if reason == "reserved":
+                assert name not in live, f"{name} is reserved twice: {live[name]} and {decision['update_id']}"
+                live[name] = decision["update_id"]
+            if item["state_before"] == "reserved" and item["state_after"] != "reserved":
+                live.pop(name, None)
+            if reason == "trained":
+                assert name not in trained, f"{name} is trained on twice: {trained[name]} and {decision['update_id']}"
+                trained[name] = decision["update_id"]
+            if kind == "Admit":
+                (admitted if reason == "ok" else refused)[f"{reason} lag {item['lag']}"] += 1
+            if kind == "Reserve" and reason not in ("reserved", "idempotent_retry"):
+                refused[f"{reason} lag {item['lag']}"] += 1
+        if outcome == "accepted" and kind in ("Reserve", "UpdateStarted", "Commit", "Abort"):
+            ends = {"Reserve": "open", "UpdateStarted": "started", "Commit": "committed", "Abort": "aborted"}
+            updates[decision["update_id"]] = ends[kind]
+        if outcome == "accepted" and kind == "Activate":
+            activated.append(body["policy"]["version"])
+    by_version: dict[int, list[float]] = defaultdict(list)
+    evals: dict[int, list[float]] = defaultdict(list)
+    for name, reward in rewards.items():
+        if name in version:
+            (evals if purpose[name] == "eval" else by_version)[version[name]].append(reward)
+    return {
+        "run": run_id,
+        "trajectories": dict(sorted(Counter(state.values()).items())),
+        "updates": dict(sorted(Counter(updates.values()).items())),
+        "admitted": dict(sorted(admitted.items())),
+        "refused": dict(sorted(refused.items())),
+        "activated": activated,
+        "reward_by_version": {str(v): round(sum(r) / len(r), 6) for v, r in sorted(by_version.items())},
+        "eval_by_version": {str(v): round(sum(r) / len(r), 6) for v, r in sorted(evals.items())},
+        "outcomes": dict(sorted(outcomes.items())),
+    }
+
+
+def main() -> None:
+    """Print the figures of a run as JSON, after checking its decisions."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bootstrap", required=True)
+    parser.add_argument("--prefix", default="rollbook.")
+    parser.add_argument("--run", required=True)
+    asked = parser.parse_args()
+    lifecycle = read_topic(asked.bootstrap, f"{asked.prefix}lifecycle")
+    decisions = read_topic(asked.bootstrap, f"{asked.prefix}decisions")
+    codec = Codec()
+    counts = check_decisions(lifecycle, decisions, codec)
+    print(json.dumps({"decisions": counts, **figures(asked.run, lifecycle, decisions, codec)}, indent=2))
+
+
+if __name__ == "__main__":
+    main()
