@@ -95,5 +95,9 @@ def batch_log_probs(model: TinyTransformer, sequences: Sequence[TokenSequence]) 
     chosen = log_softmax[:, :-1].gather(2, padded[:, 1:, None]).squeeze(2)
     entropy = -(log_softmax.exp() * log_softmax).sum(-1)[:, :-1]
     # The logits at position p - 1 are the distribution of the token at p.
-    spans = [slice(len(s.prompt_ids) - 1, len(ids) - 1) for s, ids in zip(sequences, whole, strict=True)]
-    return [(chosen[index, span], entropy[index, span]) for index, span in enumerate(spans)]
+    ends = torch.tensor([len(ids) - 1 for ids in whole])
+    starts = torch.tensor([len(sequence.prompt_ids) - 1 for sequence in sequences])
+    positions = torch.arange(longest - 1)
+    response = (positions >= starts[:, None]) & (positions < ends[:, None])
+    lengths = (ends - starts).tolist()
+    return list(zip(torch.split(chosen[response], lengths), torch.split(entropy[response], lengths), strict=True))
