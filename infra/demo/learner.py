@@ -10,8 +10,7 @@ from rollbook.infra.demo.config import DemoConfig
 from rollbook.infra.demo.loss import RowTensors, low_var_kl, policy_terms, row_terms
 from rollbook.infra.demo.model import TinyTransformer, TokenSequence, batch_log_probs
 from rollbook.infra.demo.plan import PlannedRow, StepPlan
-from rollbook.infra.demo.records import RowRecord, StepRecord, TrainingRow
-from rollbook.infra.demo.rollout import FloatArray
+from rollbook.infra.demo.records import FloatArray, RowRecord, StepRecord, TrainingRow
 from torch import Tensor
 
 

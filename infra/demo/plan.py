@@ -6,8 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.records import TrainingGroup, TrainingRow
-from rollbook.infra.demo.rollout import FloatArray
+from rollbook.infra.demo.records import FloatArray, TrainingGroup, TrainingRow
 from rollbook.schemas.errors import BadInput
 
 STD_EPSILON = np.float32(1e-6)

@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass
 
-from rollbook.infra.demo.rollout import FloatArray
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)

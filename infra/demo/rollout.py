@@ -4,15 +4,12 @@ import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from rollbook.infra.demo.config import DemoConfig
 from rollbook.infra.demo.model import TinyTransformer
+from rollbook.infra.demo.records import FloatArray
 from rollbook.infra.demo.task import END, Prompt
 from torch.nn import functional
-
-FloatArray = npt.NDArray[np.float32]
 
 
 class FinishReason(StrEnum):
