@@ -60,10 +60,11 @@ def replay_cohort(cohort: Cohort, selection: Selection | None = None, xp: Any = 
     ranks: list[RankResult] = []
     selected: list[int] = []
     for bundle in cohort.bundles:
-        run = _run_of(bundle, selection, xp)
-        selected.append(len(run.sample_ids))
+        # What overflows diverges, visibly; numpy need not warn about it as well.
         with np.errstate(all="ignore"):
+            run = _run_of(bundle, selection, xp)
             stages = tuple(_replay_stage(run, stage, selection) for stage in STAGES.values())
+        selected.append(len(run.sample_ids))
         ranks.append(RankResult(bundle.rank, _verdict(bundle, stages, selection), stages))
     return ReplayReport(
         path=cohort.path,

@@ -65,7 +65,7 @@ def payload_shape(name: str, index: Index) -> tuple[int, ...] | None:
     """The shape that a payload of this name has in a bundle of this index; None for a name that no stage knows."""
     match PAYLOAD_UNITS.get(name):
         case Unit.TOKEN:
-            return (sum(sample.response_length for sample in index.samples),)
+            return (sum(len(sample.loss_mask) for sample in index.samples),)
         case Unit.SAMPLE:
             return (len(index.samples),)
         case _:

@@ -49,7 +49,7 @@ class Folder:
             if status.st_size > limit:
                 what = f"{status.st_size:,} bytes, more than the {limit:,} that it can need"
                 raise Refused(Problem(label, "", what, CAPTURE_AGAIN))
-            data = file.read(limit + 1)
+            data = file.read(status.st_size + 1)
         if len(data) != status.st_size:
             raise Refused(Problem(label, "", "changed while it was read", "wait until its writer is done"))
         return data

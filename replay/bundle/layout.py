@@ -3,7 +3,7 @@
 import re
 
 from rollbook.replay.bundle.folder import Folder
-from rollbook.replay.bundle.model import COMPLETE, MANIFEST
+from rollbook.replay.bundle.model import COMPLETE, EXPECTED, INDEX, MANIFEST
 
 PAYLOADS = "payloads"
 # 4.2 million response tokens make an index of 50 MB; a larger step is written as several ranks.
@@ -43,7 +43,8 @@ def rank_folders(names: tuple[str, ...]) -> tuple[str, ...]:
 
 def looks_like_cohort(names: tuple[str, ...]) -> bool:
     """Whether a folder's entries are those of several ranks beside one another."""
-    return MANIFEST not in names and any(_RANK.match(name) or _RANK_COMPLETE.match(name) for name in names)
+    of_one_rank = {MANIFEST, INDEX, EXPECTED, PAYLOADS}.intersection(names)
+    return not of_one_rank and any(_RANK.match(name) or _RANK_COMPLETE.match(name) for name in names)
 
 
 def bundles_within(folder: Folder, limit: int = 5) -> tuple[str, ...]:

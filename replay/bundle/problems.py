@@ -29,7 +29,7 @@ class BadBundle(BadInput):
     """The bundle is refused. `problems` holds what is wrong, the message the first of them."""
 
     def __init__(self, bundle: str, *problems: Problem) -> None:
-        more = f" (and {len(problems) - 1} more: rollbook validate lists them)" if len(problems) > 1 else ""
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         super().__init__(f"bundle {visible(bundle)}: {problems[0]}{more}")
         self.bundle = bundle
         self.problems = problems

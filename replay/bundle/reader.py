@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from rollbook.replay.bundle.bundle import Bundle
-from rollbook.replay.bundle.checks import check_digests, check_metadata, check_tensor
+from rollbook.replay.bundle.checks import check_digests, check_metadata, check_tensor, payload_shape
 from rollbook.replay.bundle.folder import Folder
 from rollbook.replay.bundle.layout import (
     MAX_JSON_BYTES,
@@ -41,6 +41,8 @@ from rollbook.replay.bundle.torchzip import NotATensorFile
 
 _METADATA: tuple[MetadataFile, ...] = (MANIFEST, INDEX, EXPECTED)
 _WIDEST_ELEMENT_BYTES = 8
+# A payload that no stage knows is carried, not used; it too is bounded by the tokens and samples of the bundle.
+_MAX_UNKNOWN_VALUES_PER_ROW = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ def load(folder: Folder) -> Loaded:
         metadata = _read_metadata(folder, seal.record)
         problems += check_metadata(metadata.manifest, metadata.index, metadata.expected)
         problems += _check_seal(seal, metadata)
-        tensors = _read_payloads(folder, metadata.manifest, problems)
+        tensors = _read_payloads(folder, metadata, problems)
     except Refused as refused:
         return Loaded(None, seal, (*problems, *refused.problems))
     if problems:
@@ -139,7 +141,8 @@ def _check_seal(seal: Seal, metadata: Metadata) -> Iterator[Problem]:
     yield from check_digests(seal.record.payloads, metadata.manifest, file)
 
 
-def _read_payloads(folder: Folder, manifest: Manifest, problems: list[Problem]) -> dict[str, Tensor]:
+def _read_payloads(folder: Folder, metadata: Metadata, problems: list[Problem]) -> dict[str, Tensor]:
+    manifest = metadata.manifest
     tensors: dict[str, Tensor] = {}
     if not manifest.payloads and PAYLOADS not in folder.names():
         return tensors
@@ -149,7 +152,7 @@ def _read_payloads(folder: Folder, manifest: Manifest, problems: list[Problem]) 
             problems.append(Problem(f"{PAYLOADS}/{stray}", "", what, "two writers met here; capture the bundle again"))
         for name, payload in manifest.payloads.items():
             try:
-                tensor = _read_tensor(payloads, name, payload)
+                tensor = _read_tensor(payloads, name, payload, _max_bytes(name, metadata.index))
             except Refused as refused:
                 problems += refused.problems
                 continue
@@ -158,9 +161,16 @@ def _read_payloads(folder: Folder, manifest: Manifest, problems: list[Problem]) 
     return tensors
 
 
-def _read_tensor(payloads: Folder, name: str, payload: Payload) -> Tensor:
+def _max_bytes(name: str, index: Index) -> int:
+    """What a payload can need in a bundle of this index, whatever the manifest says about it."""
+    shape = payload_shape(name, index)
+    rows = sum(len(sample.loss_mask) + 1 for sample in index.samples)
+    elements = prod(shape) if shape is not None else rows * _MAX_UNKNOWN_VALUES_PER_ROW
+    return elements * _WIDEST_ELEMENT_BYTES + MAX_PAYLOAD_OVERHEAD_BYTES
+
+
+def _read_tensor(payloads: Folder, name: str, payload: Payload, limit: int) -> Tensor:
     file = f"{PAYLOADS}/{payload_file(name)}"
-    limit = prod(payload.shape) * _WIDEST_ELEMENT_BYTES + MAX_PAYLOAD_OVERHEAD_BYTES
     data = payloads.read(payload_file(name), limit)
     if len(data) != payload.bytes:
         what = f"{len(data):,} bytes, {MANIFEST} says {payload.bytes:,}"
