@@ -1,6 +1,7 @@
 """RewardReady, RewardFailed and Discarded: rewards, their failures, and what is filtered out."""
 
 import hashlib
+import json
 
 from rollbook.processors.ledger.moves import move
 from rollbook.processors.ledger.store import Run
@@ -43,6 +44,7 @@ def discarded(run: Run, record: Discarded, at: At) -> Verdict:
 def content_of(record: RewardReady, reward: RewardItem) -> str:
     """Content of one reward: the same rule and figures are the same reward, in whatever record they come."""
     rule = record.reward
+    # JSON and not repr: which characters repr escapes depends on the Unicode tables of the Python that runs
     parts = (
         reward.raw_reward,
         [(component.name, component.value) for component in reward.components],
@@ -51,7 +53,7 @@ def content_of(record: RewardReady, reward: RewardItem) -> str:
         record.remote,
         record.label_hash,
     )
-    return hashlib.sha256(repr(parts).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def _fact(run: Run, trajectory_id: str, event: Event, record_type: str, content: str, at: At) -> ItemDecision:
