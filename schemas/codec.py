@@ -16,7 +16,7 @@ import fastavro
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 from pydantic import ValidationError
 from rollbook.schemas.errors import BadInput
-from rollbook.schemas.records.common import Lifecycle
+from rollbook.schemas.records.common import Header, Lifecycle
 from rollbook.schemas.registry import RECORDS
 from rollbook.schemas.types import Part
 
@@ -57,6 +57,10 @@ class Decoded:
     model: type[Part]
     fields: dict[str, Any]
     content: str
+
+    def header(self) -> Header:
+        """The header of a lifecycle record, or `ContractViolation`: it is judged before the rest."""
+        return make(Header, **self.fields["header"])
 
 
 def make(model: type[P], **fields: object) -> P:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
 from rollbook.processors.ledger import admit, learner, policy, reserve, reward, rollout, run, update
 from rollbook.processors.ledger.keys import key_of
 from rollbook.processors.ledger.store import Journal, Run
@@ -21,7 +20,7 @@ from rollbook.schemas.records import reward as reward_records
 from rollbook.schemas.records import rollout as rollout_records
 from rollbook.schemas.records import run as run_records
 from rollbook.schemas.records import update as update_records
-from rollbook.schemas.records.common import Header, LearnerRef, Lifecycle
+from rollbook.schemas.records.common import LearnerRef, Lifecycle
 from rollbook.schemas.records.decision import Decision, Outcome, SourcePosition
 
 FOLD_VERSION = 1
@@ -113,9 +112,9 @@ class Ledger:
             return self._decide(source, self._strays(), "", "", verdict, undecodable=str(error))
         record_type = decoded.model.__name__
         try:
-            header = Header.model_validate(decoded.fields["header"])
-        except ValidationError:
-            verdict = Verdict(Outcome.INVALID, Reason.CONTRACT_VIOLATION, detail="header")
+            header = decoded.header()
+        except ContractViolation as error:
+            verdict = Verdict(Outcome.INVALID, Reason.CONTRACT_VIOLATION, detail=f"header.{error.field}")
             return self._decide(source, self._strays(), record_type, "", verdict)
         if not self._in_place(header.run_id, record.key):
             verdict = Verdict(Outcome.INVALID, Reason.WRONG_PARTITION, detail=header.run_id)
