@@ -10,6 +10,7 @@ from rollbook.schemas.records.common import PolicyRef, TrajectoryIdentity
 from rollbook.schemas.records.decision import Outcome, Released
 from rollbook.schemas.records.ledger import PendingFact, TrajectoryState, TrajectoryStatus
 from rollbook.schemas.records.rollout import Generated, GenerationFailed, Purpose
+from rollbook.schemas.types import INT63_MAX
 
 
 def generated(run: Run, record: Generated, at: At) -> Verdict:
@@ -21,11 +22,14 @@ def generated(run: Run, record: Generated, at: At) -> Verdict:
     refusal = _refusal(run, record)
     if refusal is not None:
         return Verdict(Outcome.REJECTED, refusal, subject=about)
+    active_tokens = sum(segment.active_tokens for segment in record.segments)
+    if active_tokens > INT63_MAX:  # each segment keeps to the contract, but no record of the ledger can hold their sum
+        return Verdict(Outcome.INVALID, Reason.CONTRACT_VIOLATION, detail="segments.active_tokens", subject=about)
     spans = {span.policy for segment in record.segments for span in segment.spans if span.policy is not None}
     fresh = _new(record.identity, TrajectoryStatus.GENERATED, spans, at).model_copy(
         update={
             "purpose": record.purpose,
-            "active_tokens": sum(segment.active_tokens for segment in record.segments),
+            "active_tokens": active_tokens,
             "evidence_digest": trajectory_evidence_digest([segment.evidence_digest for segment in record.segments]),
         }
     )
