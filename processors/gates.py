@@ -57,7 +57,11 @@ def abs_log_ratio(old: Sequence[float], current: Sequence[float], mask: Sequence
             if not (math.isfinite(before) and math.isfinite(now)):
                 raise ValueError(f"log-prob at active position {place} is not finite: old {before}, current {now}")
             differences.append(abs(float(now) - float(before)))
-    return len(differences), math.fsum(differences), max(differences, default=0.0)
+    try:
+        total = math.fsum(differences)
+    except OverflowError:  # finite log-probs, but their distance is beyond float64: no limit admits it
+        total = math.inf
+    return len(differences), total, max(differences, default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
