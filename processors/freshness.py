@@ -4,22 +4,22 @@ from rollbook.processors.gates import Freshness, freshness_of
 from rollbook.processors.ledger.lag import known_policy, policy_number
 from rollbook.processors.ledger.store import Run
 from rollbook.schemas.records.decision import FreshnessSnapshot, VersionCount
-from rollbook.schemas.records.ledger import TrajectoryStatus
 
 
 def snapshot(run: Run) -> FreshnessSnapshot:
-    """The figures of a configured run after its last decision; lags are against the active policy."""
+    """The figures of a configured run after its last decision. Ready is what waits to be trained on (evaluation never
+    does); its lag is that of its span furthest behind, against the active policy."""
     head = run.head
     admission = run.config.admission
     active = None if head.active is None else known_policy(run, head.active)
-    by_version = run.trajectories.by_version()
     counts = dict.fromkeys(Freshness, 0)
     expiring = total = weighted = 0
-    for version, status, count in by_version:
-        behavior = run.policies.get(version)
-        if status is not TrajectoryStatus.REWARDED or behavior is None or active is None:
+    for versions, count in run.trajectories.ready():
+        behavior = [policy for policy in map(run.policies.get, versions) if policy is not None]
+        if active is None or len(behavior) < len(versions):  # a span's policy is not prepared yet
             continue
-        lag = policy_number(active, admission.lag_unit) - policy_number(behavior, admission.lag_unit)
+        number = min(policy_number(policy, admission.lag_unit) for policy in behavior)
+        lag = policy_number(active, admission.lag_unit) - number
         counts[freshness_of(lag, admission.max_lag)] += count
         expiring += count if lag == admission.max_lag else 0
         total += count
@@ -30,7 +30,7 @@ def snapshot(run: Run) -> FreshnessSnapshot:
         active_policy=head.active,
         lag_unit=admission.lag_unit.value,
         max_lag=admission.max_lag,
-        by_version=tuple(VersionCount(version=v, state=s.value, count=c) for v, s, c in by_version),
+        by_version=tuple(VersionCount(version=v, state=s.value, count=c) for v, s, c in run.trajectories.by_version()),
         ready_fresh=counts[Freshness.FRESH],
         ready_tolerated=counts[Freshness.TOLERATED],
         ready_expiring=expiring,

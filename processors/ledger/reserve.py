@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rollbook.processors.gates import Freshness, Held, lag_gate, reserve_gate
+from rollbook.processors.ledger.groups import is_ready
 from rollbook.processors.ledger.lag import known_policy, lag_of
 from rollbook.processors.ledger.learner import refuse, remember
 from rollbook.processors.ledger.moves import move
@@ -12,7 +13,7 @@ from rollbook.processors.ledger.verdict import At, Verdict, item, of_update
 from rollbook.processors.lifecycle import Event
 from rollbook.processors.reasons import Reason
 from rollbook.schemas.records.decision import ItemDecision, Outcome
-from rollbook.schemas.records.ledger import RunConfig, TrajectoryState, TrajectoryStatus, UpdateState, UpdateStatus
+from rollbook.schemas.records.ledger import RunConfig, TrajectoryState, UpdateState, UpdateStatus
 from rollbook.schemas.records.rollout import Purpose
 from rollbook.schemas.records.update import Claim, ClaimOrder, Reserve, ReserveMode
 from rollbook.schemas.types import MAX_ITEMS
@@ -116,8 +117,11 @@ def _claim(
     groups = 0
     passed_over = 0
     for members in _by_order(run, claim.order):
-        if groups == claim.max_groups or len(judged) + len(members) > MAX_ITEMS:
+        if groups == claim.max_groups:
             break
+        if len(judged) + len(members) > MAX_ITEMS:
+            passed_over += 1
+            continue
         found = [_judge(run, config, update, record, member.trajectory_id, None) for member in members]
         passing = sum(one.passes for one in found)
         if not passing or (record.mode is ReserveMode.ALL and passing < len(found)):
@@ -131,11 +135,7 @@ def _claim(
 def _by_order(run: Run, order: ClaimOrder) -> Iterable[list[TrajectoryState]]:
     ready = []
     for group_id in run.trajectories.claimable_groups():
-        members = [
-            member
-            for member in run.trajectories.members(group_id)
-            if member.status is TrajectoryStatus.REWARDED and member.purpose is Purpose.TRAIN
-        ]
+        members = [member for member in run.trajectories.members(group_id) if is_ready(member)]
         version = min(behavior_version(member) for member in members)
         first = min(member.generated_offset for member in members)
         ready.append((version if order is ClaimOrder.OLDEST else -version, first, group_id, members))

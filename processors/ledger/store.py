@@ -8,7 +8,8 @@ claimed, open updates, counts) true at every moment instead of a second one over
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
-from rollbook.processors.lifecycle import LIVE, PENDING
+from rollbook.processors.ledger.groups import Groups, add, is_ready
+from rollbook.processors.lifecycle import LIVE
 from rollbook.schemas.records.ledger import (
     ContractState,
     LearnerState,
@@ -22,7 +23,6 @@ from rollbook.schemas.records.ledger import (
     UpdateStatus,
     WorkerState,
 )
-from rollbook.schemas.records.rollout import Purpose
 from rollbook.schemas.types import Part
 
 K = TypeVar("K", str, int)
@@ -116,61 +116,39 @@ class Trajectories(Table[str, TrajectoryState]):
 
     def __init__(self, run_id: str, journal: Journal) -> None:
         super().__init__(run_id, "trajectory", TrajectoryState, journal)
-        self._members: dict[str, set[str]] = {}
-        self._claimable: set[str] = set()
+        self._groups = Groups()
         self._by_version: dict[tuple[int, TrajectoryStatus], int] = {}
+        self._ready: dict[tuple[int, ...], int] = {}
         self.live = 0
 
     def members(self, group_id: str) -> list[TrajectoryState]:
         """The known members of a group, by place in the group."""
-        found = [self._rows[member] for member in self._members.get(group_id, ())]
+        found = [self._rows[member] for member in self._groups.members(group_id)]
         return sorted(found, key=lambda t: (t.sample_index, t.generated_offset))
 
     def claimable_groups(self) -> list[str]:
         """Groups that are complete, wait for nothing, and have a rewarded member to train on; by name."""
-        return sorted(self._claimable)
+        return self._groups.claimable()
 
     def by_version(self) -> list[tuple[int, TrajectoryStatus, int]]:
-        """(behavior version, state, count), sorted; live states only."""
-        return sorted((version, status, count) for (version, status), count in self._by_version.items() if count)
+        """(oldest behavior version, state, count), sorted; live states only."""
+        return sorted((version, status, count) for (version, status), count in self._by_version.items())
+
+    def ready(self) -> list[tuple[tuple[int, ...], int]]:
+        """(versions of all model spans, count) of what waits to be trained on, sorted: with a rollback the oldest
+        version need not be the one furthest behind."""
+        return sorted(self._ready.items())
 
     def _index(self, key: str, before: TrajectoryState | None, after: TrajectoryState | None) -> None:
-        if before is not None:
-            self._count(before, -1)
-        if after is not None:
-            self._count(after, 1)
-        known = after or before
-        assert known is not None
-        members = self._members.setdefault(known.group_id, set())
-        if after is None:
-            members.discard(key)
-        else:
-            members.add(key)
-        if not members:
-            del self._members[known.group_id]
-        self._refresh(known.group_id)
-
-    def _count(self, trajectory: TrajectoryState, by: int) -> None:
-        if trajectory.status in LIVE:
-            self.live += by
-            key = (behavior_version(trajectory), trajectory.status)
-            count = self._by_version.get(key, 0) + by
-            if count:
-                self._by_version[key] = count
-            else:
-                del self._by_version[key]
-
-    def _refresh(self, group_id: str) -> None:
-        members = [self._rows[member] for member in self._members.get(group_id, ())]
-        if (
-            members
-            and len(members) >= max(member.group_expected for member in members)
-            and all(member.status not in PENDING for member in members)
-            and any(m.status is TrajectoryStatus.REWARDED and m.purpose is Purpose.TRAIN for m in members)
-        ):
-            self._claimable.add(group_id)
-        else:
-            self._claimable.discard(group_id)
+        for trajectory, by in ((before, -1), (after, 1)):
+            if trajectory is None:
+                continue
+            if trajectory.status in LIVE:
+                self.live += by
+                add(self._by_version, (behavior_version(trajectory), trajectory.status), by)
+            if is_ready(trajectory):
+                add(self._ready, tuple(ref.version for ref in trajectory.policies), by)
+        self._groups.change(key, before, after)
 
 
 class Updates(Table[str, UpdateState]):
@@ -199,7 +177,7 @@ class Updates(Table[str, UpdateState]):
                 continue
             learner_id = update.learner.learner_id
             if update.status is UpdateStatus.COMMITTED:
-                self._committed[learner_id] = self._committed.get(learner_id, 0) + by
+                add(self._committed, learner_id, by)
             elif is_open(update):
                 ids = self._open.setdefault(learner_id, set())
                 if by > 0:
