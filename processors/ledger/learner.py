@@ -39,7 +39,7 @@ def _start_anew(run: Run, record: LearnerStarted) -> Verdict:
         released += end_update(run, update, UpdateStatus.ABORTED, Event.ABORT)
     for update in committed:
         rolled_back += roll_back(run, update)
-    quarantined = quarantine_tainted(run)
+    quarantined = quarantine_tainted(run) if orphans else []
     changes = (
         *mass_change("updates aborted", (update.update_id for update in opened)),
         *mass_change("trajectories released", released),

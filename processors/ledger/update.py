@@ -1,5 +1,7 @@
 """UpdateStarted, Commit, Abort and RecordingSealed: an update from its first optimizer step to its end."""
 
+from collections import Counter
+
 from rollbook.processors.ledger.learner import end_update, refuse, refuse_fenced, remember
 from rollbook.processors.ledger.moves import give_back, move, orphan_policies, quarantine_tainted
 from rollbook.processors.ledger.store import Run, is_open
@@ -72,7 +74,9 @@ def _wrong_commit(run: Run, record: Commit, update: UpdateState) -> tuple[Reason
     dropped = [drop.trajectory_id for drop in record.dropped]
     named = [*trained, *dropped]
     if len(set(named)) != len(named) or set(named) != set(update.held):
-        odd = sorted(set(named) ^ set(update.held)) or sorted(trained.intersection(dropped)) or sorted(dropped)
+        odd = sorted(set(named) ^ set(update.held)) or sorted(
+            name for name, times in Counter(named).items() if times > 1
+        )
         return Reason.NOT_HELD, odd[0]
     config = run.configs.get(update.config_version)
     assert config is not None, "configurations are never forgotten"
@@ -135,7 +139,7 @@ def _end(run: Run, record: Abort, update: UpdateState, at: At) -> Verdict:
     orphans = orphan_policies(run, [update.update_id])
     event = Event.QUARANTINE if record.disposition is AbortDisposition.QUARANTINE else Event.ABORT
     end_update(run, update, UpdateStatus.ABORTED, event, content=at.content)
-    quarantined = quarantine_tainted(run)
+    quarantined = quarantine_tainted(run) if orphans else []
     items = tuple(
         item(held.trajectory_id, Reason.RELEASED, held, _trajectory(run, held.trajectory_id)) for held in before
     )
