@@ -1,9 +1,9 @@
 """A broker that lives as long as the process that made it: for tests and the demo."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
-from tempfile import mkdtemp
 from types import TracebackType
 
 from rollbook.infra.broker.config import HOST, NodeLayout
@@ -11,6 +11,7 @@ from rollbook.infra.broker.files import broker_files
 from rollbook.infra.broker.node import start_node, stop_process
 from rollbook.infra.broker.ports import free_port, is_free
 from rollbook.infra.broker.process import start_attached
+from rollbook.infra.broker.temporary import temporary_directory
 from rollbook.schemas.errors import EnvironmentFault
 
 _PORT_DRAWS = 3
@@ -28,7 +29,7 @@ class EmbeddedBroker:
 
     def __init__(self, data_dir: Path | None = None, port: int | None = None) -> None:
         self._temporary = data_dir is None
-        self._data_dir = Path(mkdtemp(prefix="rollbook-broker-")) if data_dir is None else data_dir.absolute()
+        self._data_dir = temporary_directory(os.getpid()) if data_dir is None else data_dir.absolute()
         self._port = port
         self._process: subprocess.Popen[bytes] | None = None
 

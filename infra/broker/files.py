@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 from rollbook.infra.broker.lock import Jar, KafkaLock, read_lock
 from rollbook.infra.settings import cache_dir
 from rollbook.schemas.errors import EnvironmentFault
@@ -37,7 +37,7 @@ class BrokerFiles:
     java: Path
     java_version: str
     jars: tuple[Path, ...]
-    lock_digest: str
+    aot_cache: Path  # need not exist
 
     @property
     def class_path(self) -> str:
@@ -54,8 +54,11 @@ def broker_files(lock: KafkaLock | None = None, fetch: Fetch | None = None) -> B
         with _exclusive(folder):
             wrong = _wrong(lock, folder)  # another process may have fetched them while we waited
             if wrong:
+                for stale in folder.glob("*.aot"):  # made for files of this very age
+                    stale.unlink()
                 _fetch_all(lock, wrong, folder, _from_maven if fetch is None else fetch)
-    return BrokerFiles(java, java_version, tuple(folder / jar.file_name for jar in lock.jars), lock.digest)
+    aot_cache = folder / f"{lock.digest[:16]}-java-{java_version}.aot"
+    return BrokerFiles(java, java_version, tuple(folder / jar.file_name for jar in lock.jars), aot_cache)
 
 
 def _java() -> tuple[Path, str]:
@@ -94,14 +97,8 @@ def _exclusive(folder: Path) -> Iterator[None]:
 
 
 def _fetch_all(lock: KafkaLock, jars: list[Jar], folder: Path, fetch: Fetch) -> None:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[done]}/{task.fields[of]} files"),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeElapsedColumn(),
-    )
+    text = TextColumn("{task.description}"), TextColumn("{task.fields[done]}/{task.fields[of]} files")
+    columns = (text[0], BarColumn(), text[1], DownloadColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress, TemporaryDirectory(dir=folder) as scratch:
         # The total grows as each download tells its size.
         task = progress.add_task(f"Fetching Apache Kafka {lock.version}", total=0, done=0, of=len(jars))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rollbook.infra.broker.config import HOST, NodeLayout, write_config
 from rollbook.infra.broker.files import BrokerFiles
+from rollbook.infra.broker.jvm import java_command
 from rollbook.infra.broker.ports import free_port, is_free
 from rollbook.infra.broker.probe import answering_cluster
 from rollbook.infra.broker.storage import check_not_in_use, ensure_formatted, make_directory
@@ -20,8 +21,6 @@ _START_TIMEOUT_S = 90.0
 _STOP_TIMEOUT_S = 20.0
 _POLL_S = 0.05
 
-# Serial collector and first compiler only: half the start-up time and memory, and no throughput lost at our size.
-_JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Djava.awt.headless=true")
 
 _EXCEPTION = re.compile(r"(Caused by: )?[\w.$]+(Exception|Error): (?P<cause>.+)")
 
@@ -46,7 +45,9 @@ def start_node(layout: NodeLayout, port: int, files: BrokerFiles, spawn: Spawn) 
     write_config(layout, port, free_port())
     cluster_id = ensure_formatted(layout, files)
     log_offset = layout.log_file.stat().st_size if layout.log_file.exists() else 0
-    process = spawn(_command(layout, files), layout.output_file)
+    logging = f"-Dlog4j2.configurationFile={layout.log4j2_properties}"
+    command = java_command(files, logging, "kafka.Kafka", str(layout.server_properties))
+    process = spawn(command, layout.output_file)
     try:
         _wait_ready(process, port, cluster_id, layout, log_offset)
     except BaseException:
@@ -73,15 +74,6 @@ def port_is_busy(port: int) -> EnvironmentFault:
         f"port {port} on {HOST} is used by {holder}: stop it, choose another with --port, "
         f"or use it with ROLLBOOK_BOOTSTRAP_SERVERS={HOST}:{port}"
     )
-
-
-def _command(layout: NodeLayout, files: BrokerFiles) -> list[str]:
-    return [
-        str(files.java),
-        *_JVM_OPTIONS,
-        f"-Dlog4j2.configurationFile={layout.log4j2_properties}",
-        *("-cp", files.class_path, "kafka.Kafka", str(layout.server_properties)),
-    ]
 
 
 def _wait_ready(

@@ -7,6 +7,7 @@ import uuid
 
 from rollbook.infra.broker.config import NodeLayout
 from rollbook.infra.broker.files import BrokerFiles
+from rollbook.infra.broker.jvm import java_command
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 
 _FORMAT_TIMEOUT_S = 60
@@ -64,11 +65,9 @@ def ensure_formatted(layout: NodeLayout, files: BrokerFiles) -> str:
     if known is not None:
         return known
     fresh = _new_cluster_id()
-    options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", files.class_path]
-    tool = ["kafka.tools.StorageTool", "format", "-t", fresh, "-c", str(layout.server_properties)]
-    result = subprocess.run(
-        [str(files.java), *options, *tool], capture_output=True, text=True, timeout=_FORMAT_TIMEOUT_S, check=False
-    )
+    tool = ("kafka.tools.StorageTool", "format", "-t", fresh, "-c", str(layout.server_properties))
+    command = java_command(files, *tool)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=_FORMAT_TIMEOUT_S, check=False)
     if result.returncode != 0:
         lines = (result.stderr or result.stdout).strip().splitlines()
         raise EnvironmentFault(f"{layout.log_dir}: formatting failed ({lines[-1] if lines else 'no output'})")

@@ -1,9 +1,11 @@
 """The embedded broker, for real: data survives stop and kill, ports and neighbours are respected, no orphan remains."""
 
+import os
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from rollbook.infra.broker.config import HOST
 from rollbook.infra.broker.ports import free_port
 from rollbook.infra.broker.probe import answering_cluster
 from rollbook.infra.broker.process import ProcessId
+from rollbook.infra.broker.temporary import temporary_directory
 from rollbook.infra.settings import Settings, Topic
 from rollbook.infra.topics import create_topics, describe_topics
 from rollbook.schemas.errors import BadInput, EnvironmentFault
@@ -123,6 +126,24 @@ def test_a_broker_outlives_the_thread_that_started_it() -> None:
     with broker:
         assert broker.pid is not None
         assert answering_cluster(broker.bootstrap_servers, 10) is not None
+
+
+def test_what_a_killed_process_left_behind_is_removed_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, neighbour: EmbeddedBroker
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    kept = {f"rollbook-broker-{os.getpid()}-owned", f"rollbook-broker-{ended.pid}-young", "rollbook-broker-notes"}
+    for name in {*kept, f"rollbook-broker-{ended.pid}-old"}:
+        (tmp_path / name).mkdir()
+        if not name.endswith("young"):
+            os.utime(tmp_path / name, (0, 0))
+    in_use = tmp_path / f"rollbook-broker-{ended.pid}-used"
+    in_use.symlink_to(neighbour.data_dir)
+    os.utime(neighbour.data_dir, (0, 0))
+    created = temporary_directory(os.getpid())
+    assert {path.name for path in tmp_path.iterdir()} == {*kept, in_use.name, created.name}
 
 
 def test_a_broker_dies_with_its_process_even_by_sigkill() -> None:
