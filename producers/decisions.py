@@ -6,10 +6,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from rollbook.infra.settings import Settings, Topic
 from rollbook.producers.errors import ClientClosed
 from rollbook.producers.process import Ownership
+from rollbook.producers.reading import group_less_consumer, watermarks
 from rollbook.schemas.codec import Decoded, unwrap, validate
 from rollbook.schemas.errors import EnvironmentFault, RollbookError
 from rollbook.schemas.records.decision import Decision, Outcome
@@ -137,13 +138,10 @@ class DecisionReader:
     def _assign_end(self, settings: Settings, partition: int, timeout_s: float) -> None:
         place = TopicPartition(self._topic, partition)
         try:
-            _, end = self._consumer.get_watermark_offsets(place, timeout=timeout_s)
-        except KafkaException as fault:
+            _, end = watermarks(self._consumer, settings, place, timeout_s)
+        except EnvironmentFault:
             self._consumer.close()
-            raise EnvironmentFault(
-                f"{self._topic}:{partition} on {settings.bootstrap_servers} cannot be read ({fault.args[0].str()}): "
-                "see that the broker is up and that `rollbook topics create` has been run"
-            ) from fault
+            raise
         # A fixed offset, taken before any command is sent: "the end" resolved later could be behind its decision.
         self._consumer.assign([TopicPartition(self._topic, partition, end)])
 
@@ -184,18 +182,5 @@ class DecisionReader:
 
 
 def follow(settings: Settings) -> Consumer:
-    """A consumer without a group that sees committed records only, as soon as they are there."""
-    return Consumer(
-        {
-            "bootstrap.servers": settings.bootstrap_servers,
-            "group.id": "rollbook-reader",  # demanded by the library; nothing is ever committed under it
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "error",
-            "fetch.wait.max.ms": 100,
-            "fetch.queue.backoff.ms": 5,
-            "reconnect.backoff.max.ms": 1000,
-            "allow.auto.create.topics": False,
-            "log_level": 0,
-        }
-    )
+    """A consumer that sees committed records only, as soon as they are there."""
+    return group_less_consumer(settings, isolation_level="read_committed", fetch_wait_max_ms=100)

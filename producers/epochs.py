@@ -6,6 +6,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.ledger.keys import key_of
 from rollbook.producers.decisions import follow
+from rollbook.producers.reading import watermarks
 from rollbook.schemas.codec import decode_as
 from rollbook.schemas.errors import EnvironmentFault
 from rollbook.schemas.partition import partition_of
@@ -30,7 +31,7 @@ def current_epoch(settings: Settings, run_id: str, learner_id: str, *, deadline_
         if metadata is None:
             raise EnvironmentFault(f"topic {topic} does not exist: run `rollbook topics create`")
         place = TopicPartition(topic, partition_of(run_id, len(metadata.partitions)))
-        low, high = consumer.get_watermark_offsets(place, timeout=deadline_s)
+        low, high = watermarks(consumer, settings, place, deadline_s)
         consumer.assign([TopicPartition(topic, place.partition, low)])
         # The position passes transaction markers and compacted tails, which have no message.
         while consumer.position([place])[0].offset < high and low < high:

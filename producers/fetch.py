@@ -5,10 +5,11 @@ from collections.abc import Collection
 from types import TracebackType
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 from rollbook.infra.settings import Settings
 from rollbook.producers.errors import PayloadLost
 from rollbook.producers.process import Ownership
+from rollbook.producers.reading import group_less_consumer, watermarks
 from rollbook.schemas.errors import EnvironmentFault
 
 _POLL_S = 0.1
@@ -28,22 +29,13 @@ class Fetcher:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._servers = settings.bootstrap_servers
+        self._settings = settings
         self._ownership = Ownership("record reader")
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": settings.bootstrap_servers,
-                "group.id": "rollbook-reader",  # demanded by the library; nothing is ever committed under it
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "fetch.wait.max.ms": 10,
-                "fetch.queue.backoff.ms": 5,
-                "queued.max.messages.kbytes": 16 * 1024,
-                "fetch.message.max.bytes": 8 * 1024 * 1024,
-                "reconnect.backoff.max.ms": 1000,
-                "allow.auto.create.topics": False,
-                "log_level": 0,
-            }
+        self._consumer = group_less_consumer(
+            settings,
+            fetch_wait_max_ms=10,
+            fetch_message_max_bytes=8 * 1024 * 1024,
+            queued_max_messages_kbytes=16 * 1024,
         )
         self._ownership.keep(self._consumer)
 
@@ -78,13 +70,7 @@ class Fetcher:
         self.close()
 
     def _check_retained(self, topic: str, partition: int, offsets: list[int], deadline_s: float) -> None:
-        try:
-            low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=deadline_s)
-        except KafkaException as fault:
-            raise EnvironmentFault(
-                f"{topic}:{partition} on {self._servers} cannot be read ({fault.args[0].str()}): see that the broker "
-                "is up and that the topic exists"
-            ) from fault
+        low, high = watermarks(self._consumer, self._settings, TopicPartition(topic, partition), deadline_s)
         for offset in offsets:
             if not low <= offset < high:
                 raise _lost(topic, partition, offset, f"retained are {low} to {high}")
@@ -106,8 +92,8 @@ class Fetcher:
             if at == offset:
                 return message.value() or b""
         raise EnvironmentFault(
-            f"{topic}:{partition}@{offset} on {self._servers} was not read in time: see that the broker is up, and try "
-            "again"
+            f"{topic}:{partition}@{offset} on {self._settings.bootstrap_servers} was not read in time: see that the "
+            "broker is up, and try again"
         )
 
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from confluent_kafka import Consumer, TopicPartition
 from rollbook.infra.settings import Settings, Topic
 from rollbook.producers import Coordinator, Options, RewardService, RolloutWorker, SegmentArrays, new_id, new_identity
+from rollbook.producers.reading import group_less_consumer, watermarks
 from rollbook.schemas.codec import decode
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.policy import EvidenceKind
@@ -25,6 +26,8 @@ from rollbook.schemas.records.run import (
     Sampling,
 )
 from rollbook.schemas.types import Part
+from rollbook.tests.conftest import PARTITIONS
+from rollbook.tests.processors.hosting import host_in_thread
 
 POLICY = PolicyRef(version=0, artifact_hash="weights-0")
 RULE = RewardIdentity(rule_id="exact", version="1", hash="rule-1")
@@ -79,6 +82,18 @@ class World:
             if rewarded:
                 self.rewards.reward(identity.trajectory_id, float(index))
         return ids
+
+
+@contextmanager
+def processor(settings: Settings) -> Iterator[None]:
+    """A processor, started when the new topics' partitions have their leaders."""
+    consumer = group_less_consumer(settings)
+    for topic in (Topic.LIFECYCLE, Topic.LEDGER, Topic.DECISIONS):
+        for partition in range(PARTITIONS):
+            watermarks(consumer, settings, TopicPartition(settings.topic(topic), partition), 20)
+    consumer.close()
+    with host_in_thread(settings):
+        yield
 
 
 @contextmanager
