@@ -57,7 +57,7 @@ format: $(READY) ## Let ruff format and sort the code
 test: lint broker-files ## Check everything, then run the tests on a real broker
 	$(BIN)/pytest $(PYTEST_ARGS)
 
-demo: $(READY) ## Train a small model through a real broker and replay its updates
+demo: broker-files ## Train a small model through a real broker and replay its updates
 	$(BIN)/rollbook demo $(DEMO_ARGS)
 
 # The only step that takes what the registries offer today; the pins stay unless UPGRADE=--upgrade says otherwise.

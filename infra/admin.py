@@ -2,6 +2,7 @@
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+
 from rollbook.infra.settings import Settings
 from rollbook.schemas.errors import EnvironmentFault
 

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import Annotated
 
 import typer
+
 from rollbook.infra.lazy import Mount, MountKind, lazy_group
 from rollbook.schemas.errors import RollbookError
 

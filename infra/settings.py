@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 
 import platformdirs
+
 from rollbook.schemas.errors import BadInput
 
 DEFAULT_BOOTSTRAP_SERVERS = "127.0.0.1:9092"

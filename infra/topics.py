@@ -16,6 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
     ResourceType,
     TopicMetadata,
 )
+
 from rollbook.infra.admin import connect
 from rollbook.infra.settings import DEFAULT_PARTITIONS, Settings
 from rollbook.infra.topic_table import TOPIC_TABLE, Partitioning, Setting, TopicSpec, min_insync, replication_for
@@ -23,6 +24,8 @@ from rollbook.schemas.errors import BadInput, EnvironmentFault
 
 T = TypeVar("T")
 
+# The "setting" of a topic that is not there at all.
+_EXISTENCE = "topic"
 _TIMEOUT_S = 10.0
 _SETTLE_TIMEOUT_S = 30.0
 _POLL_S = 0.02
@@ -53,12 +56,14 @@ class TopicProblem:
     remedy: str
 
     def __str__(self) -> str:
+        if self.setting == _EXISTENCE:
+            return f"topic {self.topic} is missing: {self.remedy}"
         return f"topic {self.topic}: {self.setting} is {self.actual}, wanted {self.wanted}: {self.remedy}"
 
 
-def in_one_line(problems: Sequence[TopicProblem]) -> str:
+def in_one_line(problems: Sequence[TopicProblem], rest: str = "`rollbook topics describe` shows them") -> str:
     """The first problem in full, and how many more there are: they mostly have one cause."""
-    more = f" (and {len(problems) - 1} more: `rollbook topics describe`)" if len(problems) > 1 else ""
+    more = f" (and {len(problems) - 1} more; {rest})" if len(problems) > 1 else ""
     return f"{problems[0]}{more}"
 
 
@@ -118,7 +123,7 @@ def check_topics(settings: Settings) -> list[TopicProblem]:
     states = _states(client, settings)
     present = {state.spec.topic for state in states}
     missing = [
-        TopicProblem(settings.topic(spec.topic), "topic", "missing", "present", "run `rollbook topics create`")
+        TopicProblem(settings.topic(spec.topic), _EXISTENCE, "missing", "present", "run `rollbook topics create`")
         for spec in TOPIC_TABLE
         if spec.topic not in present
     ]
@@ -203,7 +208,7 @@ def _partition_problems(state: TopicState, runs: int, settings: Settings) -> lis
 
 
 def _is_repairable(problem: TopicProblem) -> bool:
-    return problem.setting not in ("partitions", "replication", "topic")
+    return problem.setting not in ("partitions", "replication", _EXISTENCE)
 
 
 def _set(client: AdminClient, problem: TopicProblem) -> None:

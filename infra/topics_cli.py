@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+
 from rollbook.infra.settings import DEFAULT_PARTITIONS, Settings
 from rollbook.infra.topics import check_topics, create_topics, describe_topics, in_one_line
 from rollbook.schemas.errors import AnswerNo
@@ -56,7 +57,9 @@ def describe() -> None:
             style = "red" if (state.name, name) in wrong else None
             last = position == len(facts) - 1
             table.add_row(state.name if position == 0 else "", name, value, style=style, end_section=last)
-    if states:
-        Console().print(table)
+    present = {state.name for state in states}
+    for name in dict.fromkeys(problem.topic for problem in problems if problem.topic not in present):
+        table.add_row(name, "missing", "", style="red", end_section=True)
+    Console().print(table)
     if problems:
-        raise AnswerNo(in_one_line(problems))
+        raise AnswerNo(in_one_line(problems, "marked red above"))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+
 from rollbook.infra.settings import Settings
 from rollbook.tests.session_broker import SessionBroker, own_topics, session_bootstrap_servers
 

@@ -83,9 +83,13 @@ def test_a_part_imports_only_what_lies_below_it(part: str) -> None:
         for path in modules(part)
         for name in sorted(imports_of(path))
         if name.startswith("rollbook.") and not is_within(name, ALLOWED[part])
-        # `from rollbook.infra import settings` would name the package too; the leaf alone is allowed.
     ]
     assert wrong == []
+
+
+def test_the_settings_leaf_leans_on_the_errors_alone() -> None:
+    leaned = {name for name in imports_of(ROOT / "infra" / "settings.py") if name.startswith("rollbook.")}
+    assert {name for name in leaned if not is_within(name, ("rollbook.schemas.errors",))} == set()
 
 
 @pytest.mark.parametrize("part", ["producers", "replay"])

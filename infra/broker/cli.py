@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
 from rollbook.infra.broker.daemon import DEFAULT_PORT, daemon_state, default_data_dir, start_daemon, stop_daemon
 from rollbook.infra.broker.files import broker_files
 from rollbook.infra.broker.jvm import train

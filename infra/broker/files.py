@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
 from rollbook.infra.broker.lock import Jar, KafkaLock, read_lock
 from rollbook.infra.settings import cache_dir
 from rollbook.schemas.errors import EnvironmentFault

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 from jgo.env import EnvironmentBuilder, EnvironmentSpec
 from jgo.maven import MavenContext
+
 from rollbook.infra.broker.lock import LOCK_PATH, read_lock
 
 _SPEC = Path(__file__).with_name("kafka.toml")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+
 from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.broker.config import HOST
 from rollbook.infra.broker.ports import free_port

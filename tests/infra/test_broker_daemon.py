@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from rollbook.infra.broker.daemon import daemon_state, stop_daemon
 from rollbook.infra.broker.ports import free_port
 from rollbook.infra.broker.process import ProcessId

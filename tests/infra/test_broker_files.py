@@ -5,6 +5,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+
 from rollbook.infra.broker.files import Watch, broker_files
 from rollbook.infra.broker.lock import Jar, KafkaLock, read_lock
 from rollbook.infra.settings import cache_dir

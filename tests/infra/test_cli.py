@@ -5,6 +5,7 @@ import sys
 from importlib.metadata import version
 
 import pytest
+
 from rollbook.infra.broker.ports import free_port
 from rollbook.infra.cli import MOUNTS, run
 from rollbook.infra.lazy import Mount, MountKind
@@ -127,7 +128,9 @@ def test_create_and_describe(
     monkeypatch.setenv("ROLLBOOK_BOOTSTRAP_SERVERS", broker)
     monkeypatch.setenv("ROLLBOOK_TOPIC_PREFIX", f"{tmp_path_factory.getbasetemp().name}-cli.")
     assert run(["topics", "describe"]) == 1
-    assert "is missing, wanted present: run `rollbook topics create`" in one_line(capsys.readouterr().err)
+    assert "lifecycle is missing: run `rollbook topics create` (and 5 more; marked red above)" in one_line(
+        capsys.readouterr().err
+    )
     assert run(["topics", "create", "--partitions", "3"]) == 0
     assert run(["topics", "create"]) == 0
     assert run(["topics", "describe"]) == 0

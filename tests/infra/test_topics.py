@@ -11,10 +11,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
     ConfigResource,
     ResourceType,
 )
+
 from rollbook.infra.admin import connect
 from rollbook.infra.broker.ports import free_port
 from rollbook.infra.settings import DECISION_MAX_BYTES, LIFECYCLE_MAX_BYTES, PAYLOAD_MAX_BYTES, Settings, Topic
-from rollbook.infra.topic_table import TOPIC_TABLE
+from rollbook.infra.topic_table import TOPIC_TABLE, min_insync, replication_for
 from rollbook.infra.topics import check_topics, create_topics, delete_topics, describe_topics
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 
@@ -105,6 +106,11 @@ def test_a_broker_that_is_down_is_named_with_the_remedy(capfd: pytest.CaptureFix
     with pytest.raises(EnvironmentFault, match=rf"{nowhere.bootstrap_servers} .*rollbook broker start"):
         check_topics(nowhere)
     assert capfd.readouterr().err == "", "librdkafka keeps quiet"
+
+
+def test_copies_follow_the_number_of_nodes() -> None:
+    assert [replication_for(nodes) for nodes in (1, 2, 3, 9)] == [1, 1, 3, 3]
+    assert [min_insync(copies).value for copies in (1, 3)] == ["1", "2"]
 
 
 def test_prefixes_do_not_see_each_other(settings: Settings) -> None:
