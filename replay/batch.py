@@ -6,6 +6,7 @@ from itertools import chain as joined
 from typing import Any
 
 import numpy as np
+
 from rollbook.replay.bundle.bundle import Bundle
 from rollbook.replay.bundle.model import Config, Sample
 from rollbook.replay.kernels.array import Array

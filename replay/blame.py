@@ -1,13 +1,15 @@
-"""Which raw reward a diverging normalisation points at.
+"""Which one input a divergence points at, where the recorded results are coarser than the inputs.
 
-Normalising spreads one wrong raw reward over its whole group, so the first diverging sample need not be the wrong one.
-A sample is to blame when there is a reward that, in its place and with all others as they are, gives what was recorded.
+Normalising spreads one wrong raw reward over its whole group, and a loss is a handful of sums. An input is to blame
+when one value in its place, all others as they are, gives what was recorded; it is named only when no other could.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
 from rollbook.replay.kernels.rewards import STD_EPSILON
 
 Floats = NDArray[np.float64]
@@ -56,3 +58,59 @@ def _explains(raw: Floats, recorded: Floats, divide_by_std: bool) -> bool:
     if divide_by_std:
         centred = centred / (raw.std(ddof=1) + STD_EPSILON)
     return bool(np.all(np.abs(centred - recorded) <= _CLOSE * (1 + np.abs(recorded))))
+
+
+@dataclass(frozen=True, slots=True)
+class LossTokens:
+    """Active tokens of a policy loss, float64 [tokens] each: x = old - new, the advantage, and how many active tokens
+    the token's sample has. `ids` says which token of the bundle each is."""
+
+    log_ratio: Floats
+    advantages: Floats
+    active: Floats
+    ids: NDArray[np.int64]
+    eps_clip: float
+    eps_clip_high: float
+
+
+@dataclass(frozen=True, slots=True)
+class LossShift:
+    """Recorded minus recomputed, of sums of per-sample means."""
+
+    pg_loss: float
+    pg_clipfrac: float
+    ppo_kl: float
+
+
+@dataclass(frozen=True, slots=True)
+class LogProbFault:
+    """Tokens whose log-probs could be wrong, and by how much log p(old) - log p(new) is off at each."""
+
+    ids: NDArray[np.int64]
+    off_by: Floats
+
+
+def blame_log_prob(tokens: LossTokens, shift: LossShift, resolution: float) -> LogProbFault:
+    """The tokens at which one wrong log-prob alone explains the shift.
+
+    The shift of ppo_kl fixes how far x would have to move at each token; where the moves of pg_loss and pg_clipfrac
+    then agree with theirs, the token is a candidate. `resolution` is what float32 scalars can tell apart.
+    """
+    off_by = shift.ppo_kl * tokens.active
+    pg_before, clipped_before = _token_loss(tokens, tokens.log_ratio)
+    pg_after, clipped_after = _token_loss(tokens, tokens.log_ratio + off_by)
+    pg_move = (pg_after - pg_before) / tokens.active
+    clip_move = (clipped_after.astype(np.float64) - clipped_before) / tokens.active
+    slack = resolution * (1 + np.exp(np.abs(tokens.log_ratio) + np.abs(off_by)) * np.abs(tokens.advantages))
+    fits = (np.abs(pg_move - shift.pg_loss) <= slack + _CLOSE * abs(shift.pg_loss)) & (
+        np.abs(clip_move - shift.pg_clipfrac) <= resolution + _CLOSE * abs(shift.pg_clipfrac)
+    )
+    found = np.flatnonzero(fits) if abs(shift.ppo_kl) > resolution else np.zeros(0, np.int64)
+    return LogProbFault(tokens.ids[found], off_by[found])
+
+
+def _token_loss(tokens: LossTokens, log_ratio: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    ratio = np.exp(-log_ratio)
+    plain = -ratio * tokens.advantages
+    clipped = -np.clip(ratio, 1 - tokens.eps_clip, 1 + tokens.eps_clip_high) * tokens.advantages
+    return np.maximum(plain, clipped), clipped > plain

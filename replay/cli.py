@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+
 from rollbook.replay.bundle import cohort
 from rollbook.replay.engine import replay_cohort
 from rollbook.replay.jsonreport import inspect_json, replay_json, validation_json

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
 from rollbook.replay.bundle.model import Tolerance
 from rollbook.replay.kernels.array import Array
 from rollbook.replay.result import FieldResult, Point

@@ -5,30 +5,28 @@ Pure: a bundle in memory goes in, a report comes out. A recomputed value feeds t
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rollbook.replay.batch import Batch, Chain, batch_of, token_positions
-from rollbook.replay.blame import blame_raw_reward
+
 from rollbook.replay.bundle.bundle import Bundle, Cohort
-from rollbook.replay.bundle.model import Capability, StageId, Tolerance
-from rollbook.replay.compare import Floats, compare
-from rollbook.replay.kernels.array import Array
+from rollbook.replay.bundle.model import Capability, Tolerance
+from rollbook.replay.compare import compare
+from rollbook.replay.culprit import find_culprit
 from rollbook.replay.result import (
     Divergence,
     FieldResult,
     Outcome,
-    Point,
     RankResult,
     ReplayReport,
     StageResult,
     Verdict,
     most_specific,
 )
-from rollbook.replay.selection import Selection, positions_of
-from rollbook.replay.stages import EXACT, STAGES, TOKEN_PAYLOADS, Output, Stage, Unit
+from rollbook.replay.run import Run, run_of
+from rollbook.replay.selection import Selection
+from rollbook.replay.stages import EXACT, STAGES, Output, Results, Stage, Unit
 from rollbook.replay.text import visible
 
 _UNVERIFIED = {
@@ -36,22 +34,6 @@ _UNVERIFIED = {
     Capability.INSPECT_ONLY: Outcome.INSPECT_ONLY,
     Capability.UNSUPPORTED: Outcome.UNSUPPORTED,
 }
-_SCALARS_ONLY = (
-    "the bundle records scalars only for this stage, which cannot tell the sample: "
-    "record sample_pg_loss, sample_entropy_loss, sample_pg_clipfrac and sample_ppo_kl"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """One rank under replay. `positions` is None when every sample is."""
-
-    bundle: Bundle
-    positions: tuple[int, ...] | None
-    batch: Batch
-    chain: Chain
-    sample_ids: tuple[str, ...]
-    ends: np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 def replay_cohort(cohort: Cohort, selection: Selection | None = None, xp: Any = np) -> ReplayReport:
@@ -62,7 +44,7 @@ def replay_cohort(cohort: Cohort, selection: Selection | None = None, xp: Any = 
     for bundle in cohort.bundles:
         # What overflows diverges, visibly; numpy need not warn about it as well.
         with np.errstate(all="ignore"):
-            run = _run_of(bundle, selection, xp)
+            run = run_of(bundle, selection, xp)
             stages = tuple(_replay_stage(run, stage, selection) for stage in STAGES.values())
         selected.append(len(run.sample_ids))
         ranks.append(RankResult(bundle.rank, _verdict(bundle, stages, selection), stages))
@@ -81,21 +63,7 @@ def replay_bundle(bundle: Bundle, selection: Selection | None = None, xp: Any = 
     return replay_cohort(Cohort(Path(bundle.path), bundle.bundle_id, (bundle,)), selection, xp)
 
 
-def _run_of(bundle: Bundle, selection: Selection, xp: Any) -> _Run:
-    positions = positions_of(bundle, selection)
-    batch = batch_of(bundle, positions, TOKEN_PAYLOADS, xp)
-    lengths = [sample.response_length for sample in batch.samples]
-    return _Run(
-        bundle=bundle,
-        positions=positions,
-        batch=batch,
-        chain=Chain(batch),
-        sample_ids=tuple(sample.sample_id for sample in batch.samples),
-        ends=np.cumsum(np.asarray(lengths, dtype=np.int64)),
-    )
-
-
-def _replay_stage(run: _Run, stage: Stage, selection: Selection) -> StageResult:
+def _replay_stage(run: Run, stage: Stage, selection: Selection) -> StageResult:
     outcome, reason = _why_not(run, stage, selection)
     if outcome is not None:
         return StageResult(stage.id, outcome, reason, ())
@@ -106,11 +74,11 @@ def _replay_stage(run: _Run, stage: Stage, selection: Selection) -> StageResult:
         return StageResult(stage.id, Outcome.SKIPPED, "a sum over all samples, and only a part was selected", ())
     if all(field.first is None for field in fields):
         return StageResult(stage.id, Outcome.PASSED, "", fields)
-    culprit, known = _culprit(run, stage, fields)
+    culprit, known = find_culprit(run, stage.id, fields)
     return StageResult(stage.id, Outcome.DIVERGES, known, fields, culprit)
 
 
-def _why_not(run: _Run, stage: Stage, selection: Selection) -> tuple[Outcome | None, str]:
+def _why_not(run: Run, stage: Stage, selection: Selection) -> tuple[Outcome | None, str]:
     contract = run.bundle.manifest.stage_contracts.get(stage.id)
     if not selection.has(stage.id):
         return Outcome.NOT_SELECTED, ""
@@ -124,33 +92,14 @@ def _why_not(run: _Run, stage: Stage, selection: Selection) -> tuple[Outcome | N
     return None, ""
 
 
-def _compare_outputs(run: _Run, stage: Stage, results: dict[str, Array] | Any) -> Iterator[FieldResult]:
+def _compare_outputs(run: Run, stage: Stage, results: Results) -> Iterator[FieldResult]:
     for output in stage.outputs:
         if output.unit is Unit.SCALAR and run.positions is not None:
             continue
-        recorded = _recorded(run, output)
+        recorded = run.recorded(output)
         if recorded is not None:
             tolerance = _tolerance(run.bundle, stage, output)
             yield compare(output, recorded, results[output.result], tolerance, run.sample_ids, run.ends)
-
-
-def _recorded(run: _Run, output: Output) -> Floats | None:
-    """The recorded values of the selected samples, flat; None where an optional output was not recorded."""
-    bundle, positions = run.bundle, run.positions
-    if output.payload is not None:
-        tensor = bundle.tensors.get(output.payload)
-        if tensor is None:
-            return None
-        values = tensor.astype(np.float64)
-        if positions is None:
-            return values
-        chosen = token_positions(bundle.index.samples, positions) if output.unit is Unit.TOKEN else np.array(positions)
-        return values[chosen]
-    if output.expected is not None:
-        values = np.asarray(output.expected(bundle.expected), dtype=np.float64).reshape(-1)
-        return values if positions is None or output.unit is Unit.SCALAR else values[list(positions)]
-    assert output.index is not None
-    return np.asarray([output.index(sample) for sample in run.batch.samples], dtype=np.float64)
 
 
 def _tolerance(bundle: Bundle, stage: Stage, output: Output) -> Tolerance:
@@ -158,27 +107,6 @@ def _tolerance(bundle: Bundle, stage: Stage, output: Output) -> Tolerance:
     if output.field in policy.exact_fields or f"{stage.id}.{output.field}" in policy.exact_fields:
         return EXACT
     return stage.tolerance if stage.structural else policy.tolerances.get(stage.id, stage.tolerance)
-
-
-def _culprit(run: _Run, stage: Stage, fields: tuple[FieldResult, ...]) -> tuple[Point | None, str]:
-    field = most_specific(fields)
-    if field.unit is Unit.SCALAR:
-        traced = any(found.unit is not Unit.SCALAR for found in fields)
-        return field.first, "every sample's own terms agree: the scalar is wrong" if traced else _SCALARS_ONLY
-    if stage.id is not StageId.REWARD_POST_PROCESS:
-        return field.first, ""
-    output = next(output for output in stage.outputs if output.field == field.field)
-    recorded = _recorded(run, output)
-    groups = [sample.group_index or 0 for sample in run.batch.samples]
-    raw = np.asarray([sample.raw_reward for sample in run.batch.samples], dtype=np.float64)
-    divide = run.bundle.index.config.grpo_std_normalization
-    blamed = None if recorded is None else blame_raw_reward(raw, recorded, groups, divide_by_std=divide)
-    if blamed is None or recorded is None:
-        return field.first, ""
-    actual = float(np.asarray(run.chain.recomputed["rewards"])[blamed])
-    expected = float(recorded[blamed])
-    point = Point(run.sample_ids[blamed], None, expected, actual, abs(actual - expected))
-    return point, f"another raw reward of {visible(point.sample_id)} alone would explain its group"
 
 
 def _verdict(bundle: Bundle, stages: tuple[StageResult, ...], selection: Selection) -> Verdict:

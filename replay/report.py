@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
+
 from rollbook.replay.bundle.cohort import Inspected, ValidationReport
 from rollbook.replay.bundle.model import Identity
 from rollbook.replay.result import Divergence, Outcome, Point, RankResult, ReplayReport, StageResult, Verdict

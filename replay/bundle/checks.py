@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import prod
 
 import numpy as np
+
 from rollbook.replay.bundle.model import (
     EXPECTED,
     INDEX,

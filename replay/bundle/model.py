@@ -13,7 +13,6 @@ from typing import Annotated, Final, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, StringConstraints
 
-FORMAT_VERSION = "1.0.0"
 MANIFEST: Final = "manifest.json"
 INDEX: Final = "index.json"
 EXPECTED: Final = "expected.json"
@@ -242,7 +241,7 @@ class Expected(Record):
         return cls.model_validate({"reward.raw": raw, "reward.post_process": post, "loss.policy": loss})
 
 
-Metadata = Annotated[dict[MetadataFile, Digest], Field(min_length=3)]
+MetadataDigests = Annotated[dict[MetadataFile, Digest], Field(min_length=3)]
 
 
 class Complete(Record):
@@ -250,7 +249,7 @@ class Complete(Record):
 
     ranks: Annotated[tuple[Rank, ...], Field(strict=False, min_length=1, max_length=1)]
     expected_ranks: Annotated[tuple[Rank, ...], Field(strict=False, min_length=1)]
-    metadata: Metadata
+    metadata: MetadataDigests
 
 
 class RankComplete(Record):
@@ -259,7 +258,7 @@ class RankComplete(Record):
     actor_step_id: ActorStepId | None
     rollout_id: Count | None
     payloads: dict[PayloadName, Digest]
-    metadata: Metadata
+    metadata: MetadataDigests
     expected_ranks: Annotated[tuple[Rank, ...], Field(strict=False, min_length=1)]
 
 

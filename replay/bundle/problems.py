@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pydantic import ValidationError
+
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
 

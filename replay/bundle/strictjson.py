@@ -5,6 +5,7 @@ from collections import Counter
 from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
+
 from rollbook.replay.bundle.problems import CAPTURE_AGAIN, Problem, Refused, problems_of
 from rollbook.replay.text import visible
 

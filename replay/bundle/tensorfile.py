@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from rollbook.replay.bundle.torchzip import Entry, NotATensorFile, read_entries, write_entries
 from rollbook.replay.text import visible
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 from pydantic import ValidationError
+
 from rollbook.replay.bundle.bundle import Bundle
 from rollbook.replay.bundle.checks import check_metadata, check_tensor
 from rollbook.replay.bundle.layout import PAYLOADS, leftover_name, payload_file, rank_complete

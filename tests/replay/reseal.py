@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
 from rollbook.replay.bundle.tensorfile import parse_tensor, tensor_bytes, torch_dtype
 
 FIXTURES = Path(__file__).parent.parent / "data" / "bundles-1.0.0"

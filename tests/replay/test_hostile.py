@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
+
 from rollbook.replay.bundle.cohort import inspect, read_cohort, validate
 from rollbook.replay.bundle.tensorfile import parse_tensor
 from rollbook.replay.bundle.torchzip import NotATensorFile
@@ -18,7 +20,6 @@ from rollbook.replay.engine import replay_cohort
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import RollbookError
 from rollbook.tests.replay.reseal import FIXTURES, Json, edit_bundle
-from typer.testing import CliRunner
 
 FORGERIES = [
     "s-0\nfirst divergence: none",

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
 from rollbook.replay.kernels.advantages import grpo_advantages
 from rollbook.replay.kernels.kl import token_kl
 from rollbook.replay.kernels.policy_loss import PolicyLossResult, policy_loss

@@ -1,6 +1,7 @@
 """One planted error each, checksums recomputed: the right first stage, sample and token."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from rollbook.replay.blame import blame_raw_reward
 from rollbook.replay.bundle.bundle import Bundle
 from rollbook.replay.bundle.cohort import read_bundle, validate
@@ -49,10 +51,7 @@ def with_terms(bundle: Bundle) -> Bundle:
     terms = {
         f"sample_{name}": getattr(found.terms, name) for name in ("pg_loss", "entropy_loss", "pg_clipfrac", "ppo_kl")
     }
-    return Bundle(
-        bundle.path, bundle.rank, bundle.expected_ranks, bundle.manifest, bundle.index, bundle.expected,
-        {**tensors, **terms},
-    )  # fmt: skip
+    return replace(bundle, tensors={**tensors, **terms})
 
 
 def bump(at: int, by: float = 0.25) -> Callable[[Tensor], Tensor]:
@@ -145,6 +144,7 @@ def test_a_log_prob_of_a_masked_token_has_no_part_in_the_loss(tmp_path: Path, re
         ("kl", StageId.ADVANTAGE_KL, 1),
         ("advantages", StageId.ADVANTAGE_ESTIMATE, 1),
         ("entropy", StageId.LOSS_POLICY, None),
+        ("log_probs", StageId.LOSS_POLICY, 1),
     ],
 )
 def test_a_value_of_a_payload(tmp_path: Path, recorded: Path, payload: str, stage: StageId, token: int | None) -> None:
@@ -157,10 +157,36 @@ def test_a_log_prob_beyond_what_floats_hold_spoils_no_other_sample(tmp_path: Pat
     assert (first.point.sample_id, first.diverging_samples) == ("s-4", 1)
 
 
-def test_scalars_alone_cannot_tell_the_sample_and_say_so(tmp_path: Path) -> None:
-    first = first_divergence(tmp_path, FIXTURES / "full-k1", payload={"log_probs": bump(0)})
+@pytest.mark.parametrize(("sample", "offset"), [(0, 1), (2, 3), (4, 2), (7, 6)])
+@pytest.mark.parametrize("payload", ["log_probs", "old_log_probs"])
+@pytest.mark.parametrize("name", ["loss-only", "full-nostd-kl0"])
+def test_from_scalars_alone_the_token_is_inferred(
+    tmp_path: Path, name: str, payload: str, sample: int, offset: int
+) -> None:
+    edit = {payload: bump(STARTS[sample] + offset, by=-1.0)}
+    first = first_divergence(tmp_path, FIXTURES / name, payload=edit)
+    assert (first.stage, first.point.sample_id) == (StageId.LOSS_POLICY, f"s-{sample}")
+    assert first.point.token_offset == offset
+    assert "would alone explain it" in first.reason
+
+
+def test_what_scalars_cannot_tell_is_not_guessed(tmp_path: Path) -> None:
+    first = first_divergence(tmp_path, FIXTURES / "full-k1", payload={"entropy": bump(0)})
     assert (first.stage, first.point.sample_id) == (StageId.LOSS_POLICY, None)
     assert "record sample_pg_loss" in first.reason
+
+
+@settings(max_examples=60, deadline=None)
+@given(at=st.sampled_from([at for at in range(29) if at not in (5, 15, 16, 17, 21)]), by=st.floats(-2, 2))
+def test_a_token_is_never_blamed_wrongly(at: int, by: float) -> None:
+    bundle = read_bundle(FIXTURES / "loss-only")
+    tensors = {**bundle.tensors, "log_probs": bump(at, by)(bundle.tensors["log_probs"])}
+    tampered = replace(bundle, tensors=tensors)
+    first = replay_bundle(tampered).first_divergence
+    sample = max(position for position, start in enumerate(STARTS) if start <= at)
+    if first is not None and first.point.sample_id is not None:
+        assert first.point.sample_id == f"s-{sample}"
+        assert first.point.token_offset in (at - STARTS[sample], None)
 
 
 def test_a_wrong_scalar_is_told_from_a_wrong_sample(tmp_path: Path, recorded: Path) -> None:
@@ -231,10 +257,7 @@ def test_replay_on_torch_gives_the_same_answer(recorded: Path) -> None:
     import array_api_compat.torch as xp
 
     bundle = read_bundle(recorded)
-    writable = Bundle(
-        bundle.path, bundle.rank, bundle.expected_ranks, bundle.manifest, bundle.index, bundle.expected,
-        {name: tensor.copy() for name, tensor in bundle.tensors.items()},
-    )  # fmt: skip
+    writable = replace(bundle, tensors={name: tensor.copy() for name, tensor in bundle.tensors.items()})
     assert isinstance(xp.asarray(writable.tensors["kl"]), torch.Tensor)
     assert replay_bundle(writable, xp=xp).verdict is Verdict.PASSED
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from rollbook.replay.bundle.cohort import read_cohort, validate
 from rollbook.replay.bundle.problems import BadBundle
 from rollbook.replay.bundle.tensorfile import tensor_bytes

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
 from rollbook.replay.bundle.tensorfile import parse_tensor, tensor_bytes
 from rollbook.replay.bundle.torchzip import NotATensorFile
 from rollbook.tests.replay.reseal import FIXTURES

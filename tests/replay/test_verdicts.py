@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
 from rollbook.replay.bundle.cohort import read_cohort, validate
 from rollbook.replay.bundle.problems import BadBundle
 from rollbook.replay.cli import app
@@ -13,7 +15,6 @@ from rollbook.replay.selection import Selection
 from rollbook.replay.stages import STAGES
 from rollbook.schemas.errors import BadInput
 from rollbook.tests.replay.reseal import FIXTURES
-from typer.testing import CliRunner
 
 FULL = ("full-k1", "full-k2", "full-k3", "full-low_var_kl", "full-nostd-kl0")
 RECOMPUTED = [stage for stage in STAGES if stage != "loss.value"]

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+
 from rollbook.replay.bundle.cohort import read_bundle, validate
 from rollbook.replay.bundle.layout import is_leftover
 from rollbook.replay.bundle.model import Expected, PolicyLoss, StageId
@@ -174,3 +175,9 @@ def test_the_writer_needs_no_torch() -> None:
         "assert 'torch' not in sys.modules, 'torch was imported'"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_lies_beside_the_format_is_left_alone(tmp_path: Path) -> None:
+    written = write_bundle(tmp_path / "bundle", draft_of("full-k1"))
+    (written / "provenance.json").write_text("{}")
+    assert validate(written).valid

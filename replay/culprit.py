@@ -1,0 +1,107 @@
+"""Where a diverging stage points: the compared value that differs, or the one input that would explain it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from rollbook.replay.blame import LossShift, LossTokens, blame_log_prob, blame_raw_reward
+from rollbook.replay.bundle.model import StageId
+from rollbook.replay.result import FieldResult, Point, most_specific
+from rollbook.replay.run import Floats, Run
+from rollbook.replay.stages import STAGES, Output, Unit
+from rollbook.replay.text import visible
+
+_SCALARS_ONLY = (
+    "the bundle records scalars only for this stage, which do not tell the sample: "
+    "record sample_pg_loss, sample_entropy_loss, sample_pg_clipfrac and sample_ppo_kl"
+)
+_FLOAT32_RESOLUTION = 1e-6
+_MAX_NAMED = 5
+
+
+def find_culprit(run: Run, stage: StageId, fields: tuple[FieldResult, ...]) -> tuple[Point | None, str]:
+    """The value to show for a diverging stage, and what is known beyond it."""
+    field = most_specific(fields)
+    assert field.first is not None
+    if stage is StageId.REWARD_POST_PROCESS:
+        return _of_rewards(run, stage, field, field.first)
+    if stage is StageId.LOSS_POLICY:
+        return _of_loss(run, field, field.first, traced=any(found.unit is not Unit.SCALAR for found in fields))
+    return field.first, ""
+
+
+def _of_rewards(run: Run, stage: StageId, field: FieldResult, first: Point) -> tuple[Point, str]:
+    recorded = run.recorded(_output(stage, field.field))
+    assert recorded is not None
+    raw = np.asarray([sample.raw_reward for sample in run.batch.samples], dtype=np.float64)
+    groups = [sample.group_index or 0 for sample in run.batch.samples]
+    divide = run.bundle.index.config.grpo_std_normalization
+    blamed = blame_raw_reward(raw, recorded, groups, divide_by_std=divide)
+    if blamed is None:
+        return first, ""
+    actual, expected = float(np.asarray(run.chain.recomputed["rewards"])[blamed]), float(recorded[blamed])
+    point = Point(run.sample_ids[blamed], None, expected, actual, abs(actual - expected))
+    return point, f"another raw reward of {visible(point.sample_id)} alone would explain its group"
+
+
+def _of_loss(run: Run, field: FieldResult, first: Point, *, traced: bool) -> tuple[Point, str]:
+    if field.unit is Unit.SCALAR and traced:
+        return first, "every sample's own terms agree: the scalar is wrong"
+    within = None if field.unit is Unit.SCALAR else run.sample_ids.index(first.sample_id or "")
+    prefix = "" if within is None else "sample_"
+    shift, resolution = _shift(run, prefix, within or 0)
+    fault = blame_log_prob(_active_tokens(run, within), shift, resolution)
+    samples = np.unique(np.searchsorted(run.ends, fault.ids, side="right"))
+    if samples.size != 1:
+        names = ", ".join(visible(run.sample_ids[sample]) for sample in samples[:_MAX_NAMED])
+        could = f"a log-prob of any of {samples.size} samples could explain it ({names}); " if names else ""
+        return first, f"{could}{_SCALARS_ONLY}" if within is None else ""
+    sample = int(samples[0])
+    start = int(run.ends[sample - 1]) if sample else 0
+    offset = int(fault.ids[0]) - start if fault.ids.size == 1 else None
+    token = "one token" if offset is None else f"token {offset}"
+    named = visible(run.sample_ids[sample])
+    amount = f" by {fault.off_by[0]:.6g}" if fault.ids.size == 1 else ""
+    known = f"log_probs or old_log_probs of {named}, {token}, off{amount} would alone explain it"
+    return replace(first, sample_id=run.sample_ids[sample], token_offset=offset), known
+
+
+def _shift(run: Run, prefix: str, at: int) -> tuple[LossShift, float]:
+    """Recorded minus recomputed, of the whole step or of one sample's own terms."""
+    moved: dict[str, float] = {}
+    scale = 1.0
+    for name in ("pg_loss", "pg_clipfrac", "ppo_kl"):
+        output = _output(StageId.LOSS_POLICY, f"{prefix}{name}")
+        recorded = run.recorded(output)
+        actual = float(np.asarray(run.chain.recomputed[output.result]).reshape(-1)[at])
+        moved[name] = 0.0 if recorded is None else float(recorded[at]) - actual
+        scale = max(scale, abs(actual) if np.isfinite(actual) else 1.0)
+    return LossShift(**moved), _FLOAT32_RESOLUTION * scale
+
+
+def _active_tokens(run: Run, within: int | None) -> LossTokens:
+    config = run.bundle.index.config
+    mask = np.asarray(run.batch.mask)
+    lengths = np.diff(run.ends, prepend=0)
+    counts = np.asarray([sum(sample.loss_mask) for sample in run.batch.samples], dtype=np.float64)
+    if within is not None:
+        mask = mask & (np.repeat(np.arange(lengths.size), lengths) == within)
+    arrays = _float64(run.chain.tokens, ("old_log_probs", "log_probs", "advantages"))
+    return LossTokens(
+        log_ratio=(arrays["old_log_probs"] - arrays["log_probs"])[mask],
+        advantages=arrays["advantages"][mask],
+        active=np.repeat(counts, lengths)[mask],
+        ids=np.flatnonzero(mask),
+        eps_clip=config.eps_clip,
+        eps_clip_high=config.eps_clip_high,
+    )
+
+
+def _float64(tokens: Any, names: Sequence[str]) -> Mapping[str, Floats]:
+    return {name: np.asarray(tokens(name)).astype(np.float64) for name in names}
+
+
+def _output(stage: StageId, field: str) -> Output:
+    return next(output for output in STAGES[stage].outputs if output.field == field)

@@ -1,0 +1,60 @@
+"""One rank under replay: its selected samples, what the chain has recomputed, and what was recorded of them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rollbook.replay.batch import Batch, Chain, batch_of, token_positions
+from rollbook.replay.bundle.bundle import Bundle
+from rollbook.replay.selection import Selection, positions_of
+from rollbook.replay.stages import TOKEN_PAYLOADS, Output, Unit
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """`positions` is None when every sample is replayed; `ends` is the end of each sample in a flat array of tokens."""
+
+    bundle: Bundle
+    positions: tuple[int, ...] | None
+    batch: Batch
+    chain: Chain
+    sample_ids: tuple[str, ...]
+    ends: Ints
+
+    def recorded(self, output: Output) -> Floats | None:
+        """The recorded values of the selected samples, flat; None where an optional output was not recorded."""
+        if output.payload is not None:
+            tensor = self.bundle.tensors.get(output.payload)
+            return None if tensor is None else self._selected(tensor, output.unit).astype(np.float64)
+        if output.expected is not None:
+            values = np.asarray(output.expected(self.bundle.expected), dtype=np.float64).reshape(-1)
+            return self._selected(values, output.unit)
+        assert output.index is not None
+        return np.asarray([output.index(sample) for sample in self.batch.samples], dtype=np.float64)
+
+    def _selected(self, values: NDArray[Any], unit: Unit) -> NDArray[Any]:
+        if self.positions is None or unit is Unit.SCALAR:
+            return values
+        if unit is Unit.TOKEN:
+            return values[token_positions(self.bundle.index.samples, self.positions)]
+        return values[list(self.positions)]
+
+
+def run_of(bundle: Bundle, selection: Selection, xp: Any) -> Run:
+    """Ready for the first stage, in arrays of the library `xp`."""
+    positions = positions_of(bundle, selection)
+    batch = batch_of(bundle, positions, TOKEN_PAYLOADS, xp)
+    lengths = [sample.response_length for sample in batch.samples]
+    return Run(
+        bundle=bundle,
+        positions=positions,
+        batch=batch,
+        chain=Chain(batch),
+        sample_ids=tuple(sample.sample_id for sample in batch.samples),
+        ends=np.cumsum(np.asarray(lengths, dtype=np.int64)),
+    )
