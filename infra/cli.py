@@ -46,7 +46,7 @@ _EPILOG = """
 Example: rollbook broker start, then rollbook topics create, then rollbook processor run.
 
 Exit codes: 0 fine; 1 the answer is no; 2 bad use or bad input; 3 the environment (broker down, port busy); \
-4 replay could not verify all; 70 a defect of rollbook (ROLLBOOK_TRACEBACK=1 shows it); 130 interrupted.
+4 replay could not verify all; 5 a processor fenced by a newer one; 70 a defect of rollbook (ROLLBOOK_TRACEBACK=1 shows it); 130 interrupted.
 
 Environment: ROLLBOOK_BOOTSTRAP_SERVERS (default 127.0.0.1:9092), ROLLBOOK_TOPIC_PREFIX (rollbook.), \
 ROLLBOOK_DATA_DIR, ROLLBOOK_CACHE_DIR.
