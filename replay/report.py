@@ -128,13 +128,14 @@ def _divergence_lines(first: Divergence, ranks: int) -> Iterator[str]:
     where = f"rank {first.rank}, " if ranks > 1 else ""
     counted = plural(first.diverging_samples, "sample") if first.diverging_samples else "a scalar of the whole step"
     yield f"first divergence: {where}{first.stage}, {first.field}: {counted}"
-    yield f"  {_point_line(first.point)}"
+    yield f"  {_point_line(first.point, of_sample=first.diverging_samples > 0)}"
     if first.reason:
         yield f"  {first.reason}"
 
 
-def _point_line(point: Point) -> str:
-    sample = "" if point.sample_id is None else f"sample {visible(point.sample_id)}"
+def _point_line(point: Point, *, of_sample: bool) -> str:
+    """The numbers, with their place; a scalar's belong to no sample, even where one is known to explain them."""
+    sample = f"sample {visible(point.sample_id)}" if of_sample else ""
     token = "" if point.token_offset is None else f", token {point.token_offset}"
     place = f"{sample}{token}: " if sample else ""
     numbers = f"expected {point.expected:.9g}, recomputed {point.actual:.9g}, absolute error {point.abs_error:.3g}"

@@ -31,7 +31,8 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One compared value. `sample_id` is None for a scalar, `token_offset` counts within the sample's response."""
+    """One compared value. `sample_id` is None for a scalar, unless one sample alone would explain it; `token_offset`
+    counts within the sample's response."""
 
     sample_id: str | None
     token_offset: int | None
