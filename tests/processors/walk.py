@@ -4,11 +4,12 @@ Sensible ones come from the folded state (the learner's epoch, the trajectory's 
 beyond its first refusals. Every record keeps to the contract; nothing else is promised.
 """
 
+import random
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from rollbook.schemas.records.common import PolicyRef
-from rollbook.schemas.records.ledger import TrajectoryStatus
+from rollbook.schemas.records.ledger import TrajectoryStatus, UpdateStatus
 from rollbook.schemas.records.policy import AckFailure
 from rollbook.schemas.records.rollout import Purpose
 from rollbook.schemas.records.run import DriftGate, LagUnit
@@ -29,6 +30,9 @@ UPDATES = ("u0", "u1", "u2", "u3", "u4", "u5")
 LEARNERS = ("a", "b")
 WORKERS = ("w0", "w1")
 VERSIONS = (0, 1, 2, 3, 4)
+
+
+Act: TypeAlias = Callable[[History, "Dice"], None]
 
 
 class Dice:
@@ -83,14 +87,32 @@ def warm() -> History:
     history = History().opened(max_lag=1)
     for learner in LEARNERS:
         history.learner(learner)
+    history.advanced(1)
     history.ready("t0", "t1", group="g0").ready("t2", "t3", group="g1")
     return history
+
+
+def deep(seed: int) -> list[bytes]:
+    """The rolls of a long walk."""
+    source = random.Random(seed)
+    return [source.randbytes(18) for _ in range(100)]
 
 
 def act(history: History, rolls: bytes) -> None:
     """One act, folded."""
     dice = Dice(rolls)
-    dice.pick(ACTS)(history, dice)
+    chosen = dice.pick(ACTS)
+    if not dice.seldom():
+        chosen = _in_time(history, chosen)
+    chosen(history, dice)
+
+
+def _in_time(history: History, chosen: Act) -> Act:
+    """What a trainer would do first: reserve before it works on an update, start one before it commits."""
+    opened = history.run.updates.all_open()
+    if chosen in (_admit, _started, _commit) and not opened:
+        return _claim
+    return _started if chosen is _commit and all(u.status is UpdateStatus.OPEN for u in opened) else chosen
 
 
 def _configure(history: History, dice: Dice) -> None:
@@ -293,7 +315,7 @@ def _rubbish(history: History, dice: Dice) -> None:
     history.log.append(key, dice.pick((None, b"", value[:-1], value + b"\0", b"\xc3\x01rubbish!", value)))
 
 
-ACTS: tuple[Callable[[History, Dice], None], ...] = (
+ACTS: tuple[Act, ...] = (
     *(_generated,) * 4,
     *(_rewarded,) * 4,
     *(_reserve,) * 4,
