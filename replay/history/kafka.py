@@ -1,0 +1,135 @@
+"""The log in Kafka: committed records, read without a group, so that nobody else's reading is disturbed."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from rollbook.infra.settings import Settings
+from rollbook.replay.history.cursor import Cursor, Gone
+from rollbook.replay.history.source import Bounds, OutOfRange, StoredRecord, place_of
+from rollbook.schemas.errors import BadInput, EnvironmentFault
+
+_REQUEST_S = 5.0
+# A jump costs as much as reading some records through.
+_READ_THROUGH = 64
+_UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+
+
+class KafkaLog:
+    """A `LogSource` over a cluster; a context manager. Reads may be interleaved: each has a consumer of its own, and
+    consumers are kept for the next one."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._idle: list[Cursor] = []
+        self._bounds: dict[tuple[str, int], Bounds] = {}
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has."""
+        with self._cursor() as cursor:
+            try:
+                # All topics, not this one by name: asking for one by name can create it.
+                present = cursor.consumer.list_topics(timeout=_REQUEST_S).topics
+            except KafkaException as fault:
+                raise self._unreachable(fault) from None
+        if topic not in present:
+            raise self._unknown(f"topic {topic}")
+        return len(present[topic].partitions)
+
+    def bounds(self, topic: str, partition: int) -> Bounds:
+        """The offsets to be had now; the end is the last stable offset, since the reader is read_committed."""
+        if partition >= self.partitions(topic):
+            raise self._unknown(f"partition {topic}:{partition}")
+        with self._cursor() as cursor:
+            try:
+                first, end = cursor.consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_REQUEST_S)
+            except KafkaException as fault:
+                if fault.args[0].code() in _UNKNOWN:
+                    raise self._unknown(f"partition {topic}:{partition}") from None
+                raise self._unreachable(fault) from None
+        found = self._bounds[topic, partition] = Bounds(first, end)
+        return found
+
+    def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[StoredRecord]:
+        """The records of [start, end) in order, streamed."""
+        place = f"{topic}:{partition}:{start}-{end}"
+        self._check(place, topic, partition, start, end)
+        with self._cursor() as cursor:
+            try:
+                cursor.jump(topic, partition, start)
+                while (record := cursor.take(end)) is not None:
+                    yield record
+            except Gone:
+                raise OutOfRange(
+                    place, f"offset {cursor.position} is not retained any more", self.bounds(topic, partition)
+                ) from None
+
+    def read_at(self, topic: str, partition: int, offsets: Iterable[int]) -> Iterator[StoredRecord]:
+        """The records at these offsets, each once, in ascending order."""
+        wanted = sorted(set(offsets))
+        if not wanted:
+            return
+        self._check(place_of(topic, partition, wanted[0]), topic, partition, wanted[0], wanted[0] + 1)
+        self._check(place_of(topic, partition, wanted[-1]), topic, partition, wanted[-1], wanted[-1] + 1)
+        with self._cursor() as cursor:
+            cursor.jump(topic, partition, wanted[0])
+            for offset in wanted:
+                yield self._take_at(cursor, topic, partition, offset)
+
+    def _take_at(self, cursor: Cursor, topic: str, partition: int, offset: int) -> StoredRecord:
+        if offset - cursor.position > _READ_THROUGH:
+            cursor.jump(topic, partition, offset)
+        try:
+            while (record := cursor.take(offset + 1)) is not None:
+                if record.offset == offset:
+                    return record
+        except Gone:
+            pass
+        place = place_of(topic, partition, offset)
+        raise OutOfRange(place, "no record is there (any more)", self.bounds(topic, partition))
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+    def __enter__(self) -> "KafkaLog":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def _cursor(self) -> Iterator[Cursor]:
+        cursor = self._idle.pop() if self._idle else Cursor(self._settings)
+        try:
+            yield cursor
+        finally:
+            cursor.rest()
+            self._idle.append(cursor)
+
+    def _check(self, place: str, topic: str, partition: int, start: int, end: int) -> None:
+        """Against the bounds that are known; against those of now only where these do not suffice."""
+        known = self._bounds.get((topic, partition))
+        if known is None or end > known.end:
+            known = self.bounds(topic, partition)
+        if start < known.first:
+            raise OutOfRange(place, f"offset {start} is not retained any more", known)
+        if end > known.end:
+            raise OutOfRange(place, f"offset {end - 1} is beyond the end", known)
+
+    def _unknown(self, what: str) -> BadInput:
+        return BadInput(
+            f"{what} does not exist on {self._settings.bootstrap_servers}: see `rollbook topics describe`, and "
+            "ROLLBOOK_TOPIC_PREFIX for another prefix"
+        )
+
+    def _unreachable(self, fault: KafkaException) -> EnvironmentFault:
+        return EnvironmentFault(
+            f"no Kafka broker answers at {self._settings.bootstrap_servers} (waited {_REQUEST_S:.0f} s, "
+            f"{fault.args[0].str()}): start one with `rollbook broker start`, or set ROLLBOOK_BOOTSTRAP_SERVERS to a "
+            "running cluster"
+        )

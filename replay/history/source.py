@@ -1,0 +1,72 @@
+"""Where records come from: one interface, whether they lie in Kafka or in an exported file."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from rollbook.schemas.errors import BadInput
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """A committed record as it lies there. `timestamp_ms` is the topic's: the broker's clock or the writer's."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+
+    @property
+    def place(self) -> str:
+        """Where it lies, for people: topic:partition@offset."""
+        return place_of(self.topic, self.partition, self.offset)
+
+    @property
+    def sha256(self) -> str:
+        """Digest of its value."""
+        return hashlib.sha256(self.value or b"").hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The offsets to be had of a partition: [first, end). Not every one holds a record: markers leave gaps."""
+
+    first: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"to be had are offsets {self.first} to {self.end - 1}" if self.end > self.first else "it is empty"
+
+
+class OutOfRange(BadInput):
+    """Offsets that are not to be had: never written, or no longer retained."""
+
+    def __init__(self, place: str, problem: str, bounds: Bounds) -> None:
+        self.bounds = bounds
+        super().__init__(f"{place}: {problem}; {bounds}")
+
+
+class LogSource(Protocol):
+    """Reads committed records of partitions. All of it raises BadInput for a topic or partition that does not exist,
+    and EnvironmentFault when what holds the records does not answer."""
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has."""
+
+    def bounds(self, topic: str, partition: int) -> Bounds:
+        """The offsets to be had now; `end` is the first that is not committed yet."""
+
+    def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[StoredRecord]:
+        """The records of [start, end) in order, streamed. Raises OutOfRange where some are not retained, or not yet
+        written."""
+
+    def read_at(self, topic: str, partition: int, offsets: Iterable[int]) -> Iterator[StoredRecord]:
+        """The records at these offsets, each once, in ascending order. Raises OutOfRange where one is not there."""
+
+
+def place_of(topic: str, partition: int, offset: int) -> str:
+    """A record's place, for people."""
+    return f"{topic}:{partition}@{offset}"

@@ -1,0 +1,85 @@
+"""Which updates were committed in a range, and what became of them: one pass over the decisions, from the range's
+first record to the last decision there is, since seals and roll-backs come later."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rollbook.replay.history.decisions import DecisionLog
+from rollbook.replay.history.source import Bounds
+from rollbook.schemas.records.decision import Decision, Outcome
+
+_ROLLED_BACK = "updates rolled back"
+"""The predicate under which a LearnerStarted's decision names the updates that it undid."""
+
+Watch = Callable[[str, int, int], None]
+"""Told what is being done, how much of it is done, and how much there is."""
+
+
+@dataclass(slots=True)
+class CommittedUpdate:
+    """An update whose Commit, in the range, was accepted. Offsets are those of the decisions topic."""
+
+    run_id: str
+    update_id: str
+    learner_id: str
+    commit: int
+    seals: list[int] = field(default_factory=list)
+    rolled_back_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The committed updates in commit order, and the part of the range that is not decided yet."""
+
+    updates: tuple[CommittedUpdate, ...]
+    undecided: Bounds | None
+
+
+def find_committed(
+    decisions: DecisionLog, within: Bounds, *, run_id: str | None, update_id: str | None, watch: Watch
+) -> Found:
+    """The updates committed at lifecycle offsets `within`, only of this run and update where given."""
+    found: dict[tuple[str, str], CommittedUpdate] = {}
+    start = decisions.locate(within.first)
+    decided_to = within.first
+    for count, decided in enumerate(decisions.read(start)):
+        if count % 1_000 == 0:
+            watch("decisions", decided.stored.offset - start, decisions.bounds.end - start)
+        decision = decided.decision
+        decided_to = max(decided_to, decision.source.offset + 1)
+        if decision.outcome is not Outcome.ACCEPTED or run_id not in (None, decision.run_id):
+            continue
+        _note(found, decided.stored.offset, decided.stored.place, decision, within, update_id)
+    undecided = Bounds(decided_to, within.end) if decided_to < within.end else None
+    return Found(tuple(found.values()), undecided)
+
+
+def _note(
+    found: dict[tuple[str, str], CommittedUpdate],
+    offset: int,
+    place: str,
+    decision: Decision,
+    within: Bounds,
+    update_id: str | None,
+) -> None:
+    key = (decision.run_id, decision.update_id or "")
+    if decision.record_type == "Commit" and decision.source.offset < within.end and update_id in (None, key[1]):
+        learner = decision.learner.learner_id if decision.learner is not None else ""
+        found[key] = CommittedUpdate(*key, learner, offset)
+    elif decision.record_type == "RecordingSealed" and key in found:
+        found[key].seals.append(offset)
+    elif decision.record_type == "LearnerStarted":
+        for update in found.values():
+            if update.run_id == decision.run_id and not update.rolled_back_by and _undoes(decision, update):
+                update.rolled_back_by = place
+
+
+def _undoes(decision: Decision, update: CommittedUpdate) -> bool:
+    """A decision names the first hundred only; a start that undid more than these undid all of its learner's."""
+    for change in decision.mass_changes:
+        if change.predicate == _ROLLED_BACK:
+            if update.update_id in change.first_ids:
+                return True
+            unnamed = change.count > len(change.first_ids)
+            return unnamed and decision.learner is not None and decision.learner.learner_id == update.learner_id
+    return False

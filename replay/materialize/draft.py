@@ -1,0 +1,211 @@
+"""One optimizer step as a bundle of format 1.0.0: built from the log, completed from the recording. Pure."""
+
+from collections.abc import Iterator, Mapping
+from math import fsum
+
+import numpy as np
+
+from rollbook.replay.bundle.model import (
+    ActorStepId,
+    Capability,
+    Config,
+    Expected,
+    Identity,
+    Index,
+    PolicyLoss,
+    Producer,
+    Sample,
+    StageContract,
+    StageId,
+    WeightLineage,
+    World,
+)
+from rollbook.replay.bundle.tensorfile import Tensor
+from rollbook.replay.bundle.writer import Draft
+from rollbook.replay.materialize.checks import Row
+from rollbook.replay.materialize.evidence import Recording
+from rollbook.replay.materialize.report import CannotWrite, NotWritten
+from rollbook.replay.stages import STAGES
+from rollbook.schemas.digests import digest_of_digests, floats_of
+from rollbook.schemas.records.common import PolicyRef
+from rollbook.schemas.records.payload import ArrayName
+
+_SCALARS = ("loss", "pg_loss", "entropy_loss", "pg_clipfrac", "ppo_kl")
+_TERMS = _SCALARS[1:]
+_REQUIRED = (ArrayName.OLD_LOG_PROBS, ArrayName.LOG_PROBS, ArrayName.ENTROPY, ArrayName.ADVANTAGES)
+_WITH_KL = (ArrayName.REF_LOG_PROBS, ArrayName.KL)
+_OPTIONAL = (*_WITH_KL, ArrayName.RETURNS)
+_STAGES = (
+    StageId.SAMPLE,
+    StageId.REWARD_RAW,
+    StageId.REWARD_POST_PROCESS,
+    StageId.ADVANTAGE_KL,
+    StageId.ADVANTAGE_ESTIMATE,
+    StageId.LOSS_POLICY,
+)
+# How far a sum of float32 terms may be off, whatever the order of its additions.
+_SUM_ATOL, _SUM_RTOL = 1e-6, 1e-5
+_MAX_LINEAGE = 4096
+
+
+def draft_of(bundle_id: str, recording: Recording, rows: list[Row]) -> Draft:
+    """The draft of a step whose recording does not contradict the log. Raises CannotWrite."""
+    step = recording.step
+    index = Index(
+        bundle_id=bundle_id, identity=_identity(recording, rows), samples=_samples(rows), config=_config(recording)
+    )
+    raw = {member.trajectory_id: member.raw_reward for cohort in step.cohorts for member in cohort.members}
+    tensors = {**_token_tensors(recording, rows), **_sample_tensors(recording)}
+    return Draft(
+        producer=Producer(
+            commit=f"{step.kernel.package} {step.kernel.version}",
+            dirty_patch_digest="",
+            torch_version=step.framework_version,
+        ),
+        index=index,
+        expected=Expected.of(
+            raw_rewards=tuple(raw[row.row.trajectory_id] for row in rows),
+            rewards=tuple(row.row.reward for row in rows),
+            loss=_loss(recording),
+        ),
+        tensors=tensors,
+        contracts=tuple(_contracts(index, rows, tensors)),
+        rank=step.rank,
+        expected_ranks=(step.rank,),
+    )
+
+
+def _samples(rows: list[Row]) -> tuple[Sample, ...]:
+    groups = _unique(row.row.group_id for row in rows)
+    return tuple(_sample(row, groups.index(row.row.group_id)) for row in rows)
+
+
+def _sample(row: Row, group_index: int) -> Sample:
+    trajectory = row.trajectory
+    record = trajectory.generated.record
+    segment = record.segments[row.row.segment]
+    name = record.identity.trajectory_id
+    return Sample(
+        sample_id=name if len(record.segments) == 1 else f"{name}/{row.row.segment}",
+        group_index=group_index,
+        response_length=segment.response_length,
+        total_length=segment.prompt_length + segment.response_length,
+        loss_mask=row.row.loss_mask,
+        raw_reward=trajectory.reward_item.raw_reward,
+        reward=row.row.reward,
+        label_hash=trajectory.reward.record.label_hash,
+        micro_batch_id=row.row.micro_batch_id,
+    )
+
+
+def _identity(recording: Recording, rows: list[Row]) -> Identity:
+    step = recording.step
+    used = {row.row.trajectory_id for row in rows}
+    generated = [row.trajectory.generated.record for row in rows]
+    spans = (span for record in generated for segment in record.segments for span in segment.spans)
+    policies = {span.policy for span in spans if span.policy is not None}
+    cohorts = [cohort for cohort in step.cohorts if any(member.trajectory_id in used for member in cohort.members)]
+    return Identity(
+        actor_step_id=ActorStepId(rollout_id=step.rollout_id, step_id=step.step_id),
+        rollout_id=None,
+        rollout_partition_ids=_unique(record.provenance.rollout_partition_id for record in generated),
+        consumer_batch_ids=(step.consumer_batch_id,),
+        micro_batch_ids=_unique(row.row.micro_batch_id for row in rows),
+        semantic_group_ids=_unique(row.row.group_id for row in rows),
+        normalization_cohort_ids=_unique(cohort.cohort_id for cohort in cohorts),
+        weight_lineage=WeightLineage(rollout_weight=_lineage(policies), actor_weight=_name(step.policy)),
+        rank=World(dp=step.world.dp, tp=step.world.tp, pp=step.world.pp, cp=step.world.cp),
+    )
+
+
+def _lineage(policies: set[PolicyRef]) -> str:
+    names = [_name(policy) for policy in sorted(policies, key=lambda ref: (ref.version, ref.artifact_hash))]
+    text = ", ".join(names)
+    return text if len(text) <= _MAX_LINEAGE else f"{len(names)} policies, sha256 {digest_of_digests(names)}"
+
+
+def _name(policy: PolicyRef) -> str:
+    return f"{policy.version}:{policy.artifact_hash}"
+
+
+def _config(recording: Recording) -> Config:
+    return Config.model_validate(recording.step.config.model_dump())
+
+
+def _token_tensors(recording: Recording, rows: list[Row]) -> Mapping[str, Tensor]:
+    """The arrays without the tokens of padding rows."""
+    recorded = {array.name: array.data for array in recording.step.arrays}
+    with_kl = recording.step.config.kl_coef != 0
+    for name in (*_REQUIRED, *(_WITH_KL if with_kl else ())):
+        if name not in recorded:
+            raise CannotWrite(
+                NotWritten.INCOMPLETE_RECORDING, f"{recording.place} has no array {name.value}: record it"
+            )
+    tokens = sum(len(row.loss_mask) for row in recording.step.rows)
+    kept = np.zeros(tokens, np.bool_)
+    for row in rows:
+        kept[row.start : row.end] = True
+    tensors = {}
+    for name in (*_REQUIRED, *_OPTIONAL):
+        if (data := recorded.get(name)) is None:
+            continue
+        if len(data) != 4 * tokens:
+            raise CannotWrite(
+                NotWritten.DISAGREEMENT,
+                f"{recording.place}: array {name.value} has {len(data)} bytes, its rows have {tokens} tokens",
+            )
+        tensors[name.value] = floats_of(data)[kept]
+    return tensors
+
+
+def _sample_tensors(recording: Recording) -> Mapping[str, Tensor]:
+    """The results split by row, where the trainer recorded them; padding rows contribute nothing to a sum."""
+    step = recording.step
+    kept = np.array([not row.padding for row in step.rows], np.bool_)
+    results = {result.name: result.value for result in step.results}
+    tensors = {}
+    for terms in step.row_terms:
+        if terms.name not in _TERMS:
+            continue
+        values = np.asarray(terms.values, np.float64)
+        place = f"{recording.place}: row_terms {terms.name}"
+        if len(values) != len(step.rows):
+            raise CannotWrite(NotWritten.DISAGREEMENT, f"{place} has {len(values)} values for {len(step.rows)} rows")
+        total = fsum(values)
+        allowed = _SUM_ATOL + _SUM_RTOL * float(np.abs(values).sum())
+        if abs(total - results.get(terms.name, total)) > allowed:
+            raise CannotWrite(
+                NotWritten.DISAGREEMENT, f"{place} add up to {total!r}, results have {results[terms.name]!r}"
+            )
+        tensors[f"sample_{terms.name}"] = values[kept].astype(np.float32)
+    return tensors
+
+
+def _loss(recording: Recording) -> PolicyLoss:
+    step = recording.step
+    if step.normalizer != 1:
+        raise CannotWrite(
+            NotWritten.NOT_REPRESENTABLE,
+            f"{recording.place}: normalizer {step.normalizer!r}, but format 1.0.0 holds plain sums over rows",
+        )
+    results = {result.name: result.value for result in step.results}
+    missing = [name for name in _SCALARS if name not in results]
+    if missing or len(results) != len(step.results):
+        what = f"results lack {', '.join(missing)}" if missing else "results name one twice"
+        raise CannotWrite(NotWritten.INCOMPLETE_RECORDING, f"{recording.place}: {what}")
+    return PolicyLoss(**{name: results[name] for name in _SCALARS})
+
+
+def _contracts(index: Index, rows: list[Row], tensors: Mapping[str, Tensor]) -> Iterator[StageContract]:
+    """What a reader is promised: to recompute what a kernel exists for. A remote reward nobody can run again, and where
+    kl_coef is 0 a trainer need not have written down that kl is 0."""
+    remote = any(row.trajectory.reward.record.remote for row in rows)
+    for stage in _STAGES:
+        if stage is StageId.ADVANTAGE_KL and ArrayName.KL.value not in tensors:
+            continue
+        recorded_only = (stage is StageId.REWARD_RAW and remote) or STAGES[stage].refuses(index) is not None
+        yield StageContract(stage=stage, capability=Capability.RECORDED_ONLY if recorded_only else Capability.RECOMPUTE)
+
+
+def _unique(names: Iterator[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))

@@ -1,0 +1,91 @@
+"""What materialize did: the bundles written, and what was asked for and could not be, each with its reason."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from rollbook.replay.history.source import Bounds
+
+
+class NotWritten(StrEnum):
+    """Why an update has no bundles."""
+
+    NOT_RECORDED = "not_recorded"
+    RANK_NOT_SEALED = "rank_not_sealed"
+    SEVERAL_RANKS = "several_ranks"
+    ROLLED_BACK = "rolled_back"
+    RECORD_GONE = "record_gone"
+    PAYLOAD_GONE = "payload_gone"
+    PAYLOAD_CORRUPT = "payload_corrupt"
+    INCOMPLETE_RECORDING = "incomplete_recording"
+    DISAGREEMENT = "disagreement"
+    NOT_REPRESENTABLE = "not_representable"
+    EXISTS = "exists"
+
+
+MEANING: dict[NotWritten, str] = {
+    NotWritten.NOT_RECORDED: "Its Commit expects no rank's recordings.",
+    NotWritten.RANK_NOT_SEALED: "An expected rank's RecordingSealed was not accepted (yet).",
+    NotWritten.SEVERAL_RANKS: "Several ranks are expected, which this version cannot write yet.",
+    NotWritten.ROLLED_BACK: "A later start of its learner undid it.",
+    NotWritten.RECORD_GONE: "A record that it needs is not to be had any more.",
+    NotWritten.PAYLOAD_GONE: "A payload is not retained any more.",
+    NotWritten.PAYLOAD_CORRUPT: "A payload is not what its reference describes.",
+    NotWritten.INCOMPLETE_RECORDING: "The trainer did not record something that a bundle needs.",
+    NotWritten.DISAGREEMENT: "Log and recording contradict each other.",
+    NotWritten.NOT_REPRESENTABLE: "Format 1.0.0 has no way to say it.",
+    NotWritten.EXISTS: "The target exists already; bundles are never overwritten.",
+}
+"""What each reason means; the reference page is generated from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why one update, or one step of it, has no bundle. `what` names the places in the log."""
+
+    run_id: str
+    update_id: str
+    step_id: int | None
+    reason: NotWritten
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One bundle, whole and on disk, with its provenance beside it."""
+
+    run_id: str
+    update_id: str
+    rollout_id: int
+    step_id: int
+    path: Path
+    provenance: Path
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class MaterializeReport:
+    """The answer for a range. An update with a problem has no bundle at all.
+
+    `undecided`: lifecycle offsets of the range whose decisions were not there yet, so that nothing is known of them.
+    """
+
+    updates: int
+    written: tuple[Written, ...]
+    problems: tuple[Problem, ...]
+    undecided: Bounds | None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every committed update of the range was written."""
+        return not self.problems
+
+
+class CannotWrite(Exception):
+    """An update stops here; caught where updates are gone through. One `what` for each contradiction found."""
+
+    def __init__(self, reason: NotWritten, *whats: str, step_id: int | None = None) -> None:
+        super().__init__(reason, *whats)
+        self.reason = reason
+        self.whats = whats
+        self.step_id = step_id

@@ -1,0 +1,119 @@
+"""`rollbook materialize RANGE --out DIR`, or `--run R [--update U]`."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from rollbook.infra.settings import Settings
+from rollbook.replay.history.kafka import KafkaLog
+from rollbook.replay.history.ranges import parse_range
+from rollbook.replay.history.source import LogSource
+from rollbook.replay.materialize.commits import Watch
+from rollbook.replay.materialize.materialize import Wanted, materialize
+from rollbook.replay.materialize.report import MEANING, MaterializeReport, Problem
+from rollbook.replay.text import plural, visible
+from rollbook.schemas.errors import AnswerNo, BadInput
+
+app = typer.Typer(help="Write the updates of an offset range as bundles.")
+
+
+@app.command("materialize", epilog="Example: rollbook materialize lifecycle:0:0-5000 --out bundles")
+def materialize_command(
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Folder for the bundles; made where it does not exist.")
+    ],
+    offset_range: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RANGE]",
+            help="lifecycle:PARTITION:START-END, END exclusive, either side left out for an open one.",
+            show_default=False,
+        ),
+    ] = None,
+    run: Annotated[str | None, typer.Option("--run", help="Instead of a range: all of this run.")] = None,
+    update: Annotated[str | None, typer.Option("--update", help="With --run: only this update.")] = None,
+) -> None:
+    """Write a bundle of format 1.0.0 for each optimizer step of the updates committed in a range of the log.
+
+    What lies before or after the range (trajectories, rewards, recordings) is found from there. Beside each bundle
+    BUNDLE.provenance.json names every record that it was made from. The same step gives the same bytes each time.
+
+    Exits 0 when every committed update was written, 1 when one could not be (each with the reason) or none was found.
+    """
+    settings = Settings.from_env()
+    with KafkaLog(settings) as log:
+        wanted = _wanted(log, settings, offset_range, run, update)
+        with _progress() as watch:
+            report = materialize(log, wanted, out, watch)
+    _print(report)
+    if not report.updates:
+        raise AnswerNo(f"{_what(wanted)}: no committed update is there{_undecided(report)}")
+    if not report.complete:
+        raise typer.Exit(1)
+
+
+def _wanted(log: LogSource, settings: Settings, text: str | None, run: str | None, update: str | None) -> Wanted:
+    if (text is None) == (run is None):
+        raise BadInput("say what to materialize: either a RANGE such as lifecycle:0:0-5000, or --run RUN")
+    if run is not None:
+        return Wanted.of_run(run, log, settings, update)
+    if update is not None:
+        raise BadInput("--update goes with --run, since a range may hold updates of several runs")
+    return Wanted.of_range(parse_range(text or "", settings), settings)
+
+
+def _print(report: MaterializeReport) -> None:
+    """The bundles on stdout, one path a line; everything else on stderr. Ids are data and never draw lines."""
+    for written in report.written:
+        print(visible(written.path, limit=4096))
+    for problem in report.problems:
+        print(_line(problem), file=sys.stderr)
+    failed = len({(problem.run_id, problem.update_id) for problem in report.problems})
+    bundles = plural(len(report.written), "bundle")
+    summary = f"{plural(report.updates, 'committed update')}, {bundles} written, {failed} not written"
+    print(f"{summary}{_undecided(report)}", file=sys.stderr)
+
+
+def _line(problem: Problem) -> str:
+    step = "" if problem.step_id is None else f" step {problem.step_id}"
+    where = f"{visible(problem.run_id)} update {visible(problem.update_id)}{step}"
+    return f"not written: {where}: {problem.reason}: {MEANING[problem.reason]} {visible(problem.what, limit=1000)}"
+
+
+def _what(wanted: Wanted) -> str:
+    if wanted.run_id is None:
+        return str(wanted.lifecycle)
+    update = "" if wanted.update_id is None else f", update {visible(wanted.update_id)}"
+    return f"run {visible(wanted.run_id)}{update} in {wanted.lifecycle}"
+
+
+def _undecided(report: MaterializeReport) -> str:
+    left = report.undecided
+    if left is None:
+        return ""
+    return f" (offsets {left.first} to {left.end - 1} are not decided yet: see that `rollbook processor run` is up)"
+
+
+@contextmanager
+def _progress() -> Iterator[Watch]:
+    """A bar where a person looks, nothing elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda *_: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        tasks = {}
+
+        def watch(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=total)
+            bar.update(tasks[what], completed=done, total=total)
+
+        yield watch
