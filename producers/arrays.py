@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
 from rollbook.schemas.codec import ContractViolation
 from rollbook.schemas.digests import FloatArray, IntArray, Mask
 
@@ -49,7 +50,7 @@ def mask_array(field: Field, values: npt.ArrayLike, length: int) -> Mask:
     array = _one_dimensional(field, values)
     if len(array) != length:
         raise field.violation(f"{len(array)} elements for {length} response tokens")
-    if array.dtype.kind not in "biuf" or not np.isin(array, (0, 1)).all():
+    if array.dtype.kind not in "biuf" or not ((array == 0) | (array == 1)).all():
         raise field.violation("its elements must be bools, or 0 and 1")
     return array.astype(np.bool_)
 

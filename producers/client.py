@@ -117,8 +117,8 @@ class Client:
                 self._reader.close()
         if left:
             raise DeliveryFailed(
-                f"{left} events had not reached {self._settings.bootstrap_servers} after {deadline_s:g} s and are "
-                "lost: see that the broker is up and publish them again"
+                f"{left} of {self.counters.published} events had not reached {self._settings.bootstrap_servers} after "
+                f"{deadline_s:g} s and are lost: see that the broker is up and publish them again"
             )
 
     def __enter__(self) -> Self:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
 from rollbook.infra.settings import LIFECYCLE_MAX_BYTES, PAYLOAD_MAX_BYTES, Settings, Topic
 from rollbook.producers.errors import ClientClosed, DeliveryFailed
 from rollbook.producers.process import Ownership

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+
 from rollbook.infra.settings import Settings, Topic
 from rollbook.producers.errors import ClientClosed
 from rollbook.producers.process import Ownership

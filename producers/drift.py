@@ -2,6 +2,7 @@
 
 import numpy as np
 import numpy.typing as npt
+
 from rollbook.processors.gates import abs_log_ratio
 from rollbook.producers.arrays import Field, active_reals
 from rollbook.producers.loading import LoadedTrajectory

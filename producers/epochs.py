@@ -3,6 +3,7 @@
 import time
 
 from confluent_kafka import KafkaException, TopicPartition
+
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.ledger.keys import key_of
 from rollbook.producers.decisions import follow

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from confluent_kafka import KafkaError, TopicPartition
+
 from rollbook.infra.settings import Settings
 from rollbook.producers.errors import PayloadLost
 from rollbook.producers.process import Ownership

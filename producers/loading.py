@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
 from rollbook.infra.settings import Settings, Topic
 from rollbook.producers.fetch import Fetcher, Place
 from rollbook.producers.payloads import read_payloads

@@ -3,6 +3,7 @@
 import time
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+
 from rollbook.infra.settings import Settings
 from rollbook.schemas.errors import EnvironmentFault
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+
 from rollbook.producers.arrays import Field, mask_array, real
 from rollbook.producers.delivery import Payload
 from rollbook.producers.errors import DeliveryFailed

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
 from rollbook.infra.settings import Settings
 from rollbook.producers.arrays import Field, active_reals, real
 from rollbook.producers.client import Client, Options
@@ -16,14 +18,16 @@ from rollbook.schemas.records.reward import RewardFailed, RewardFailure, RewardI
 from rollbook.schemas.records.run import RewardIdentity
 from rollbook.schemas.types import NamedNumber
 
+Number: TypeAlias = float | np.floating[Any] | np.integer[Any]
+
 
 @dataclass(frozen=True, slots=True)
 class Reward:
     """The reward of one trajectory before any post-processing; `token_rewards` [T] real, one per response token."""
 
     trajectory_id: str
-    raw_reward: float
-    components: Mapping[str, float] = field(default_factory=dict)
+    raw_reward: Number
+    components: Mapping[str, Number] = field(default_factory=dict)
     token_rewards: npt.ArrayLike | None = None
 
 
@@ -48,9 +52,9 @@ class RewardService(Client):
     def reward(
         self,
         trajectory_id: str,
-        raw_reward: float,
+        raw_reward: Number,
         *,
-        components: Mapping[str, float] | None = None,
+        components: Mapping[str, Number] | None = None,
         label_hash: str = "",
     ) -> None:
         """Publish the reward of one trajectory. Raises ContractViolation for one that is not finite."""

@@ -86,28 +86,22 @@ class RolloutWorker(Client):
         overrides: Mapping[str, str] | None = None,
     ) -> str:
         """Publish a whole trajectory, payloads first; returns its id. Raises ContractViolation naming the field."""
-        header = self._header()
         rows = [prepare(index, arrays) for index, arrays in enumerate(segments)]
-        provenance = make(Provenance, rollout_partition_id=rollout_partition_id, worker_id=self._worker_id)
-        named = tuple(make(NamedText, name=name, value=value) for name, value in (overrides or {}).items())
-
-        def build(refs: tuple[PayloadRef, ...]) -> Generated:
-            return make(
-                Generated,
-                header=header,
-                identity=identity,
-                purpose=purpose,
-                task=task,
-                contract_hash=contract_hash,
-                overrides=named,
-                segments=tuple(row.record(refs[row.index] if refs else None) for row in rows),
-                finish_reason=finish_reason,
-                provenance=provenance,
-            )
-
+        record = make(
+            Generated,
+            header=self._header(),
+            identity=identity,
+            purpose=purpose,
+            task=task,
+            contract_hash=contract_hash,
+            overrides=tuple(make(NamedText, name=name, value=value) for name, value in (overrides or {}).items()),
+            segments=tuple(row.record() for row in rows),
+            finish_reason=finish_reason,
+            provenance=make(Provenance, rollout_partition_id=rollout_partition_id, worker_id=self._worker_id),
+        )
         key = identity.trajectory_id
         payloads = [PayloadBytes(key, row.payload(self._run_id, key)) for row in rows] if self._keep_payloads else []
-        self._outbox.publish(build, payloads)
+        self._outbox.publish(lambda refs: _referring(record, refs), payloads)
         return key
 
     def generation_failed(
@@ -125,3 +119,14 @@ class RolloutWorker(Client):
     def acknowledge_failure(self, failure: AckFailure, *, text: str = "") -> None:
         """Publish that the worker does not serve what it should."""
         self._publish(self._reports.failing(self._header(), failure, text))
+
+
+def _referring(record: Generated, refs: tuple[PayloadRef, ...]) -> Generated:
+    """The record with a reference in each segment. Cheap, since the publishing thread calls it: nothing is validated
+    that was not made by us."""
+    if not refs:
+        return record
+    segments = zip(record.segments, refs, strict=True)
+    return record.model_copy(
+        update={"segments": tuple(segment.model_copy(update={"payload": ref}) for segment, ref in segments)}
+    )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+
 from rollbook.producers.arrays import Field, active_reals, mask_array, token_ids
 from rollbook.schemas.codec import encode, make
 from rollbook.schemas.digests import (
@@ -17,7 +18,7 @@ from rollbook.schemas.digests import (
     mask_bytes,
     tokens_digest,
 )
-from rollbook.schemas.records.common import PayloadRef, PolicyRef
+from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.payload import SegmentPayload
 from rollbook.schemas.records.rollout import Origin, Segment, Span
 
@@ -50,8 +51,8 @@ class PreparedSegment:
     log_probs: FloatArray
     spans: tuple[Span, ...]
 
-    def record(self, payload: PayloadRef | None) -> Segment:
-        """What `Generated` says of it. Raises ContractViolation."""
+    def record(self) -> Segment:
+        """What `Generated` says of it, but for where its payload will lie. Raises ContractViolation."""
         with Field("Generated", f"segments.{self.index}").built_here():
             return make(
                 Segment,
@@ -61,7 +62,6 @@ class PreparedSegment:
                 active_tokens=int(self.action_mask.sum()),
                 tokens_digest=tokens_digest(self.prompt_ids, self.response_ids),
                 evidence_digest=evidence_digest(self.action_mask, self.log_probs),
-                payload=payload,
             )
 
     def payload(self, run_id: str, trajectory_id: str) -> bytes:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from types import MappingProxyType, TracebackType
 
 import numpy.typing as npt
+
 from rollbook.producers.arrays import Field
 from rollbook.producers.drift import admit_item, current_payload
 from rollbook.producers.errors import DecisionTimeout, NothingTaken, OutOfOrder, StartAnew

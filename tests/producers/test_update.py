@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+
 from rollbook.infra.settings import Settings, Topic
 from rollbook.producers import (
     EpochConflict,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from confluent_kafka import Consumer, TopicPartition
+
 from rollbook.infra.settings import Settings, Topic
 from rollbook.producers import Coordinator, Options, RewardService, RolloutWorker, SegmentArrays, new_id, new_identity
 from rollbook.producers.reading import group_less_consumer, watermarks
