@@ -6,7 +6,6 @@ import pytest
 
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.run import DriftGate, LagUnit
-from rollbook.schemas.records.update import Disposition
 from rollbook.tests.processors.history import History, item, reasons, says
 from rollbook.tests.processors.parts import policy, sha
 
