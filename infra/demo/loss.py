@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
+
 from rollbook.infra.demo.config import DemoConfig
 from rollbook.infra.demo.records import PolicyTerms
-from torch import Tensor
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.task import END, VOCABULARY_SIZE
 from torch import Tensor, nn
 from torch.nn import functional
+
+from rollbook.infra.demo.config import DemoConfig
+from rollbook.infra.demo.task import END, VOCABULARY_SIZE
 
 
 def use_one_thread() -> None:

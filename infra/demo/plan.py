@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+
 from rollbook.infra.demo.config import DemoConfig
 from rollbook.infra.demo.records import FloatArray, TrainingGroup, TrainingRow
 from rollbook.schemas.errors import BadInput

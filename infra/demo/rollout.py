@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import torch
+from torch.nn import functional
+
 from rollbook.infra.demo.config import DemoConfig
 from rollbook.infra.demo.model import TinyTransformer
 from rollbook.infra.demo.records import FloatArray
 from rollbook.infra.demo.task import END, Prompt
-from torch.nn import functional
 
 
 class FinishReason(StrEnum):

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
+
 from rollbook.infra.demo.config import DemoConfig
 from rollbook.infra.demo.learner import Learner
 from rollbook.infra.demo.model import TinyTransformer

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+
 from rollbook.infra.demo.config import DemoConfig
 
 SEPARATOR = 10

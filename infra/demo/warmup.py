@@ -3,6 +3,7 @@
 import random
 
 import torch
+
 from rollbook.infra.demo.adam import Adam
 from rollbook.infra.demo.config import DemoConfig
 from rollbook.infra.demo.model import TinyTransformer, TokenSequence, batch_log_probs, new_model

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+
 from rollbook.infra.demo.config import DemoConfig
 from rollbook.infra.demo.model import TinyTransformer
 from rollbook.schemas.errors import EnvironmentFault

@@ -1,0 +1,109 @@
+"""The folder of one demo: what its processes share besides the log. Every file appears whole or not at all."""
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import TypeAdapter
+
+from rollbook.infra.demo.config import DemoConfig
+from rollbook.infra.settings import Settings
+from rollbook.schemas.errors import EnvironmentFault
+from rollbook.schemas.records.common import PolicyRef
+
+T = TypeVar("T")
+
+PATIENCE_S = 180.0
+"""How long a process waits for another one before it gives up; much longer than it takes on a busy machine."""
+_POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What all processes of a demo agree on before any of them starts."""
+
+    run_id: str
+    config: DemoConfig
+    workers: tuple[str, ...] = ("worker-0", "worker-1")
+
+
+class RunFolder:
+    """Paths and announcements. A policy is announced after its weights are written, so who sees it can load it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def bundles(self) -> Path:
+        return self.path / "bundles"
+
+    @property
+    def summary(self) -> Path:
+        return self.path / "summary.json"
+
+    @property
+    def broker(self) -> Path:
+        return self.path / "broker"
+
+    def weights(self, version: int) -> Path:
+        return self.path / f"policy-{version:04d}.npz"
+
+    def journal(self, worker_id: str) -> Path:
+        return self.path / f"{worker_id}.journal"
+
+    def log(self, process: str) -> Path:
+        return self.path / f"{process}.log"
+
+    def share_plan(self, plan: Plan) -> None:
+        self._share("plan", plan)
+
+    def plan(self) -> Plan:
+        return self._await("plan", Plan)
+
+    def share_cluster(self, settings: Settings) -> None:
+        """Say that the broker answers, its topics exist, and where."""
+        self._share("cluster", settings)
+
+    def cluster(self) -> Settings:
+        """Wait for the broker. Raises EnvironmentFault after PATIENCE_S."""
+        return self._await("cluster", Settings)
+
+    def announce(self, policy: PolicyRef) -> None:
+        """Say that the weights of a policy are to be served."""
+        self._share(_policy(policy.version), policy)
+
+    def next_policy(self, after: int) -> PolicyRef:
+        """Wait for a policy above this version; the newest one. Raises EnvironmentFault after PATIENCE_S."""
+        newest = self._await(_policy(after + 1), PolicyRef)
+        while (newer := self._read(_policy(newest.version + 1), PolicyRef)) is not None:
+            newest = newer
+        return newest
+
+    def _share(self, name: str, value: object) -> None:
+        unfinished = self.path / f".{name}.{os.getpid()}"
+        unfinished.write_bytes(TypeAdapter(type(value)).dump_json(value, indent=1))
+        unfinished.replace(self.path / f"{name}.json")
+
+    def _read(self, name: str, kind: type[T]) -> T | None:
+        try:
+            content = (self.path / f"{name}.json").read_bytes()
+        except FileNotFoundError:
+            return None
+        return TypeAdapter(kind).validate_json(content)
+
+    def _await(self, name: str, kind: type[T]) -> T:
+        deadline = time.monotonic() + PATIENCE_S
+        while (value := self._read(name, kind)) is None:
+            if time.monotonic() > deadline:
+                raise EnvironmentFault(
+                    f"{self.path / name}.json did not appear within {PATIENCE_S:.0f} s: see the other processes' logs "
+                    "beside it"
+                )
+            time.sleep(_POLL_S)
+        return value
+
+
+def _policy(version: int) -> str:
+    return f"policy-{version:04d}"

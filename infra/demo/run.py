@@ -1,0 +1,178 @@
+"""The demo from start to end: broker, processor, trainer and workers as processes, then what the log has to say."""
+
+import secrets
+import shutil
+import time
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from rollbook.infra.demo.cluster import Cluster, demo_cluster, keep_running
+from rollbook.infra.demo.config import DemoConfig
+from rollbook.infra.demo.faults import planned_faults
+from rollbook.infra.demo.feed import Feed
+from rollbook.infra.demo.figures import Figures, figures
+from rollbook.infra.demo.folder import PATIENCE_S, Plan, RunFolder
+from rollbook.infra.demo.processes import Processes, python
+from rollbook.infra.demo.progress import Display
+from rollbook.infra.demo.topics import decided_records, last_freshness
+from rollbook.infra.settings import Settings
+from rollbook.replay.bundle.cohort import read_cohort
+from rollbook.replay.engine import replay_cohort
+from rollbook.replay.history.kafka import KafkaLog
+from rollbook.replay.materialize.materialize import Wanted, materialize
+from rollbook.replay.result import Verdict
+from rollbook.schemas.errors import BadInput, EnvironmentFault
+from rollbook.schemas.records.decision import Decision, FreshnessSnapshot, Outcome
+
+_LOOK_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A bundle and how its replay came out."""
+
+    path: Path
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class DemoResult:
+    """What a demo leaves behind."""
+
+    plan: Plan
+    folder: RunFolder
+    cluster: Cluster
+    figures: Figures
+    freshness: FreshnessSnapshot | None
+    bundles: tuple[Replayed, ...]
+    not_written: tuple[str, ...]
+    """Why an update could not be materialized; empty when all were."""
+    seconds: float
+
+    @property
+    def all_pass(self) -> bool:
+        return (
+            not self.not_written
+            and len(self.bundles) == self.figures.steps
+            and all(bundle.verdict is Verdict.PASSED for bundle in self.bundles)
+        )
+
+    @property
+    def eval_rise(self) -> float:
+        """By how much the mean evaluation reward of the final policy exceeds that of the initial one."""
+        return self.figures.eval_of(self.plan.config.updates) - self.figures.eval_of(0)
+
+
+def run_demo(config: DemoConfig, out: Path | None, console: Console, *, keep: bool = False) -> DemoResult:
+    """Run it. Raises BadInput for a folder that is not empty, EnvironmentFault when a process or the broker fails."""
+    began = time.monotonic()
+    plan = Plan(run_id=f"demo-{config.seed}-{secrets.token_hex(4)}", config=config)
+    folder = _new_folder(out or Path("rollbook-demo") / plan.run_id)
+    folder.share_plan(plan)
+    with Display(console, config) as display, closing(Processes(folder)) as processes:
+        # They import torch and warm up while the broker starts.
+        processes.start("trainer", python("rollbook.infra.demo.trainer", str(folder.path)))
+        for index, worker_id in enumerate(plan.workers):
+            processes.start(worker_id, _worker(folder, index))
+        display.say("starting the broker")
+        with demo_cluster(folder, plan.run_id) as cluster, closing(processes):  # they end before the broker does
+            processes.start("processor", _processor(cluster.settings))
+            folder.share_cluster(cluster.settings)
+            with Feed(cluster.settings, plan.run_id) as feed:
+                _train(plan, folder, processes, feed, display)
+            processes.stop("processor")
+            result = _look_back(plan, folder, cluster, display, began)
+    if keep and cluster.is_embedded:
+        keep_running(folder, cluster)
+    return result
+
+
+def _new_folder(path: Path) -> RunFolder:
+    path = path.absolute()
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise BadInput(f"{path} exists and is not an empty folder: name another one with --out")
+    path.mkdir(parents=True, exist_ok=True)
+    return RunFolder(path)
+
+
+def _worker(folder: RunFolder, index: int) -> list[str]:
+    return python("rollbook.infra.demo.worker", str(folder.path), str(index))
+
+
+def _processor(settings: Settings) -> list[str]:
+    """`rollbook processor run`, told by its environment which cluster and topics are meant."""
+    env = shutil.which("env")
+    assert env is not None, "POSIX has env"
+    return [
+        env,
+        f"ROLLBOOK_BOOTSTRAP_SERVERS={settings.bootstrap_servers}",
+        f"ROLLBOOK_TOPIC_PREFIX={settings.topic_prefix}",
+        *python("rollbook.infra.cli", "processor", "run", "--quiet"),
+    ]
+
+
+def _train(plan: Plan, folder: RunFolder, processes: Processes, feed: Feed, display: Display) -> None:
+    """Watch the decisions until trainer and workers are done and the processor has decided all; lose a worker once."""
+    faults = planned_faults(plan.config)
+    lost = plan.workers[faults.lost_worker]
+    killed = False
+    display.say("warming up")
+    while any(processes.is_running(name) for name in ("trainer", *plan.workers)):
+        decisions = feed.look()
+        _show(decisions, display)
+        if not killed and any(_activates(decision, faults.lost_at_version) for decision in decisions):
+            processes.kill(lost)
+            processes.start(lost, _worker(folder, faults.lost_worker))
+            display.say(f"{lost} was killed and is back under a higher incarnation")
+            killed = True
+        processes.check()
+        time.sleep(_LOOK_S)
+    deadline = time.monotonic() + PATIENCE_S
+    while not feed.is_caught_up():
+        processes.check()
+        _show(feed.look(), display)
+        if time.monotonic() > deadline:
+            raise EnvironmentFault(f"the processor is behind for {PATIENCE_S:.0f} s: see {folder.log('processor')}")
+
+
+def _show(decisions: Iterable[Decision], display: Display) -> None:
+    for decision in decisions:
+        display.decided(decision)
+
+
+def _activates(decision: Decision, version: int) -> bool:
+    return (
+        decision.record_type == "Activate"
+        and decision.outcome is Outcome.ACCEPTED
+        and decision.active_policy is not None
+        and decision.active_policy.version == version
+    )
+
+
+def _look_back(plan: Plan, folder: RunFolder, cluster: Cluster, display: Display, began: float) -> DemoResult:
+    """Everything that is known afterwards comes from the topics alone."""
+    display.say("reading the topics")
+    settings, run_id = cluster.settings, plan.run_id
+    with KafkaLog(settings) as log:
+        counted = figures(run_id, decided_records(log, settings, run_id))
+        freshness = last_freshness(log, settings, run_id)
+        folder.bundles.mkdir()
+        report = materialize(log, Wanted.of_run(run_id, log, settings), folder.bundles)
+    bundles = []
+    for written in report.written:
+        bundles.append(Replayed(written.path, replay_cohort(read_cohort(written.path)).verdict))
+        display.replayed()
+    return DemoResult(
+        plan=plan,
+        folder=folder,
+        cluster=cluster,
+        figures=counted,
+        freshness=freshness,
+        bundles=tuple(bundles),
+        not_written=tuple(f"update {p.update_id}: {p.reason.value}: {p.what}" for p in report.problems),
+        seconds=time.monotonic() - began,
+    )

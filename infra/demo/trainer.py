@@ -1,0 +1,179 @@
+"""The trainer as a process, with the weight coordinator in it: claim, admit, train, commit, then the next policy.
+
+    python -m rollbook.infra.demo.trainer FOLDER
+
+It stands for any trainer: everything the ledger asks of one is in the calls of `Trainer`, `Update` and `Coordinator`
+below.
+"""
+
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import groupby
+
+from rollbook.infra.demo.config import DemoConfig
+from rollbook.infra.demo.folder import PATIENCE_S, Plan, RunFolder
+from rollbook.infra.demo.learner import Learner
+from rollbook.infra.demo.model import TinyTransformer, use_one_thread
+from rollbook.infra.demo.plan import plan_update
+from rollbook.infra.demo.processes import run_as_process
+from rollbook.infra.demo.recording import step_arrays
+from rollbook.infra.demo.records import TrainingGroup, TrainingRow
+from rollbook.infra.demo.waiting import Waiting
+from rollbook.infra.demo.warmup import initial_policy
+from rollbook.infra.demo.weights import save_weights
+from rollbook.producers import Coordinator, LoadedTrajectory, NothingTaken, Refused, Trainer, Update
+from rollbook.schemas.errors import EnvironmentFault
+from rollbook.schemas.records.common import PolicyRef
+from rollbook.schemas.records.reward import DiscardReason
+from rollbook.schemas.records.run import Admission, Artifact, ArtifactKind, DriftGate, InitialPolicy, LagUnit
+from rollbook.schemas.records.update import Disposition, ReserveMode
+
+GROUPS_WAIT_S = 60.0
+"""How long an update waits for its groups; then it does with fewer."""
+
+
+def main(folder: RunFolder, _: list[str]) -> None:
+    use_one_thread()
+    plan = folder.plan()
+    model = initial_policy(plan.config)
+    learner = Learner(model, plan.config)
+    settings = folder.cluster()
+    with (
+        Coordinator(settings, plan.run_id, "coordinator-0") as coordinator,
+        Trainer(settings, plan.run_id, "learner-0") as trainer,
+        Waiting(settings, plan.run_id) as waiting,
+    ):
+        policy = open_run(coordinator, model, plan, folder)
+        trainer.start()
+        for rollout_id in range(plan.config.updates):
+            update = train(trainer, learner, policy, waiting, rollout_id, plan.config)
+            # Leaving the update's block has read the decision on its Commit: from here on the weights may leave.
+            policy = release(coordinator, model, policy, update, folder)
+
+
+def open_run(coordinator: Coordinator, model: TinyTransformer, plan: Plan, folder: RunFolder) -> PolicyRef:
+    """Configure the run with its initial policy, then let the workers have it."""
+    config = plan.config
+    file = save_weights(model, folder.weights(0))
+    coordinator.configure(
+        admission=Admission(
+            max_lag=config.max_lag,
+            lag_unit=LagUnit.DEPTH,
+            max_mean_abs_log_ratio=config.max_mean_abs_log_ratio,
+            drift_gate=DriftGate.REQUIRED,
+        ),
+        required_workers=plan.workers,
+        initial_policy=InitialPolicy(
+            version=0, artifact=Artifact(hash=file.sha256, kind=ArtifactKind.FILE, uri=file.path.name), label="warm-up"
+        ),
+    )
+    policy = PolicyRef(version=0, artifact_hash=file.sha256)
+    folder.announce(policy)
+    return policy
+
+
+def train(
+    trainer: Trainer, learner: Learner, policy: PolicyRef, waiting: Waiting, rollout_id: int, config: DemoConfig
+) -> Update:
+    """One update: two optimizer steps on groups of the ledger's choice, each step recorded."""
+    with trainer.update(rollout_id) as update:
+        groups = claim_groups(update, policy, config)
+        discard_stale(trainer, update, policy, waiting, config)
+        rows = [row for group in groups for row in group.rows]
+        current = learner.current_log_probs(rows)
+        update.admit(dict(zip((row.trajectory_id for row in rows), current, strict=True)), policy)
+        update.start()
+        trainable = frozenset(update.trainable)
+        # A refused row stays a member of its group: its reward counts in the group's mean, its tokens in no loss.
+        admitted = [_mark(group, trainable) for group in groups]
+        for plan in plan_update(admitted, rollout_id, config):
+            step_id = update.step([planned.row.trajectory_id for planned in plan.rows if planned.row.admitted])
+            record = learner.step(plan)
+            update.record_step(step_id, step_arrays(record, policy, config))
+    return update
+
+
+def claim_groups(update: Update, policy: PolicyRef, config: DemoConfig) -> list[TrainingGroup]:
+    """Whole groups, the oldest first, as many as an update wants, or as there are when the time is up."""
+    deadline = time.monotonic() + GROUPS_WAIT_S
+    whole: list[TrainingGroup] = []
+    partial: list[TrainingGroup] = []
+    while len(whole) < config.groups_per_update:
+        left = max(0.0, deadline - time.monotonic())
+        try:
+            update.claim(policy, max_groups=config.groups_per_update - len(whole), wait_s=left)
+        except NothingTaken:
+            break
+        groups = groups_of(update.load())
+        whole = [group for group in groups if len(group.rows) == config.samples_per_prompt]
+        partial = [group for group in groups if group not in whole]
+    for group in partial:
+        # A member failed after the others were rewarded, so the ledger offers these; GRPO cannot use them.
+        ids = [row.trajectory_id for row in group.rows]
+        update.drop(ids, "incomplete_group", disposition=Disposition.DISCARD)
+    if len(whole) < config.steps_per_update:
+        raise EnvironmentFault(f"only {len(whole)} groups came within {GROUPS_WAIT_S:.0f} s: see the workers' logs")
+    return whole
+
+
+def groups_of(loaded: Iterable[LoadedTrajectory]) -> list[TrainingGroup]:
+    """Loaded trajectories as training rows, by group."""
+    ordered = sorted(loaded, key=lambda one: (one.group_id, one.identity.sample_index))
+    return [
+        TrainingGroup(group_id, tuple(_training_row(one) for one in members))
+        for group_id, members in groupby(ordered, key=lambda one: one.group_id)
+    ]
+
+
+def discard_stale(trainer: Trainer, update: Update, policy: PolicyRef, waiting: Waiting, config: DemoConfig) -> None:
+    """Ask for what the claims passed over as too old; what the ledger refuses as stale will never be of use again."""
+    old = waiting.older_than(policy.version - config.max_lag)
+    if not old:
+        return
+    try:
+        decision = update.reserve(old, policy, mode=ReserveMode.AVAILABLE)
+    except Refused as refusal:
+        decision = refusal.decision
+    stale = [item.trajectory_id for item in decision.items if item.reason == "stale_policy"]
+    if stale:
+        trainer.discarded(stale, DiscardReason.CUSTOM, text="stale_policy")
+
+
+def release(
+    coordinator: Coordinator, model: TinyTransformer, parent: PolicyRef, update: Update, folder: RunFolder
+) -> PolicyRef:
+    """Write the weights, announce them, and make them the active policy once every worker says that it serves them."""
+    version = parent.version + 1
+    file = save_weights(model, folder.weights(version))
+    policy = PolicyRef(version=version, artifact_hash=file.sha256)
+    coordinator.prepare(
+        version=version,
+        artifact=Artifact(hash=file.sha256, kind=ArtifactKind.FILE, uri=file.path.name),
+        parent_version=parent.version,
+        update_ids=[update.update_id],
+        label=f"iteration {version}",
+        committed=True,
+    )
+    folder.announce(policy)
+    coordinator.activate(policy, expected_active_version=parent.version, wait_for_acks_s=PATIENCE_S)
+    return policy
+
+
+def _training_row(loaded: LoadedTrajectory) -> TrainingRow:
+    (segment,) = loaded.segments
+    return TrainingRow(
+        trajectory_id=loaded.trajectory_id,
+        prompt_ids=tuple(segment.prompt_ids.tolist()),
+        response_ids=tuple(segment.response_ids.tolist()),
+        behavior_log_probs=segment.log_probs,
+        raw_reward=loaded.raw_reward,
+    )
+
+
+def _mark(group: TrainingGroup, trainable: frozenset[str]) -> TrainingGroup:
+    return replace(group, rows=tuple(replace(row, admitted=row.trajectory_id in trainable) for row in group.rows))
+
+
+if __name__ == "__main__":
+    run_as_process(main)
