@@ -1,5 +1,6 @@
 """The log in Kafka: committed records, read without a group, so that nobody else's reading is disturbed."""
 
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -14,6 +15,9 @@ from rollbook.schemas.errors import BadInput, EnvironmentFault
 _REQUEST_S = 5.0
 # A jump costs as much as reading some records through.
 _READ_THROUGH = 64
+# A leader being elected, or a topic just made, is a matter of moments.
+_SETTLING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+_PAUSE_S = 0.05
 _UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
