@@ -3,12 +3,16 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from rollbook.schemas.codec import ContractViolation
 from rollbook.schemas.digests import FloatArray, IntArray, Mask
+
+Number: TypeAlias = float | np.floating[Any] | np.integer[Any]
+"""What callers have at hand: Python's numbers or numpy's."""
 
 _INT32 = np.iinfo(np.int32)
 
@@ -55,20 +59,25 @@ def mask_array(field: Field, values: npt.ArrayLike, length: int) -> Mask:
     return array.astype(np.bool_)
 
 
-def active_reals(field: Field, values: npt.ArrayLike, mask: Mask) -> FloatArray:
-    """Real values [T] as float32; at active positions they must be finite, also as float32."""
+def reals(field: Field, values: npt.ArrayLike, length: int) -> FloatArray:
+    """Real values [T] as float32, whatever they are."""
     array = _one_dimensional(field, values)
-    if len(array) != len(mask):
-        raise field.violation(f"{len(array)} elements for {len(mask)} response tokens")
+    if len(array) != length:
+        raise field.violation(f"{len(array)} elements for {length} response tokens")
     if array.size and array.dtype.kind not in "fiu":
         raise field.violation(f"its elements are {array.dtype}, they must be real numbers")
     with np.errstate(over="ignore"):
-        narrow = array.astype(np.float32)
-    wrong = np.flatnonzero(mask & ~np.isfinite(narrow))
+        return array.astype(np.float32)
+
+
+def active_reals(field: Field, values: npt.ArrayLike, mask: Mask) -> FloatArray:
+    """Real values [T] as float32; at active positions they must be finite, also as float32."""
+    array = reals(field, values, len(mask))
+    wrong = np.flatnonzero(mask & ~np.isfinite(array))
     if wrong.size:
         place = int(wrong[0])
         raise field.violation(f"position {place} is active and {array[place]}: it must be finite in float32")
-    return narrow
+    return array
 
 
 def _one_dimensional(field: Field, values: npt.ArrayLike) -> npt.NDArray[np.generic]:

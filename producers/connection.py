@@ -1,5 +1,6 @@
 """The connection that a client publishes through: idempotent, quiet, bounded in time, served by a background thread."""
 
+import logging
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -15,6 +16,7 @@ CONNECT_TIMEOUT_S = 5.0
 DELIVERY_TIMEOUT_S = 120.0
 _OVERHEAD_BYTES = 32 * 1024
 _POLL_S = 0.1
+_LOG = logging.getLogger("rollbook.producers")
 OnDelivered = Callable[[int, DeliveryFailed | None], None]
 """Told the offset of a record, or why it has none; called from the connection's thread and never raises."""
 
@@ -89,15 +91,18 @@ class Connection:
 
         def report(error: KafkaError | None, message: Message) -> None:
             offset = message.offset()
-            if error is not None or offset is None:
-                on_delivered(-1, self._failure(name, partition, str(error)))
-            else:
-                on_delivered(offset, None)
+            try:
+                if error is not None or offset is None:
+                    on_delivered(-1, self._failure(name, partition, error))
+                else:
+                    on_delivered(offset, None)
+            except Exception:  # a defect of ours; raised here it would end the thread and strand every other record
+                _LOG.exception("while taking in a delivery report of %s:%d", name, partition)
 
         try:
             self._producer.produce(name, value, key.encode(), partition, on_delivery=report)
-        except (BufferError, KafkaException) as fault:
-            raise self._failure(name, partition, str(fault)) from fault
+        except KafkaException as fault:
+            raise self._failure(name, partition, fault.args[0]) from fault
 
     def close(self) -> None:
         """Give up what is still queued (reported as failed) and let go. Flush first."""
@@ -123,11 +128,18 @@ class Connection:
     def _note_fault(self, error: KafkaError) -> None:
         self._last_fault = error.str()
 
-    def _failure(self, topic: str, partition: int, problem: str) -> DeliveryFailed:
+    def _failure(self, topic: str, partition: int, error: KafkaError | None) -> DeliveryFailed:
+        problem = "no report" if error is None else error.str()
         last = f" (last trouble: {self._last_fault})" if self._last_fault else ""
+        # Once its sequence numbers are in doubt an idempotent producer publishes nothing any more.
+        remedy = (
+            "make a new client and publish the event again"
+            if error is not None and error.fatal()
+            else "see that the broker is up and publish the event again"
+        )
         return DeliveryFailed(
-            f"{topic}:{partition} on {self._settings.bootstrap_servers}: {problem}{last}: see that the broker is up "
-            "and publish the event again; should it have arrived after all, the ledger sees a duplicate"
+            f"{topic}:{partition} on {self._settings.bootstrap_servers}: {problem}{last}: {remedy}; should it have "
+            "arrived after all, the ledger sees a duplicate"
         )
 
 

@@ -149,8 +149,12 @@ class DecisionReader:
     def _serve(self) -> None:
         while not self._stopping.is_set():
             message = self._consumer.poll(_POLL_S)
-            if message is not None:
+            if message is None:
+                continue
+            try:
                 self._take(message)
+            except Exception as defect:  # of ours; whoever waits must hear of it and not wait in vain
+                self._break(f"offset {message.offset()}: {type(defect).__name__}: {defect}")
 
     def _take(self, message: Message) -> None:
         error = message.error()

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from rollbook.producers.arrays import Field, mask_array, real
+from rollbook.producers.arrays import Field, Number, mask_array, real, reals
 from rollbook.producers.delivery import Payload
 from rollbook.producers.errors import DeliveryFailed
 from rollbook.producers.outbox import Outbox, PayloadBytes
-from rollbook.schemas.codec import ContractViolation, encode, make
+from rollbook.schemas.codec import encode, make
 from rollbook.schemas.digests import digest_of_digests, float32_bytes, mask_bytes
-from rollbook.schemas.errors import RollbookError
+from rollbook.schemas.errors import BadInput, RollbookError
 from rollbook.schemas.records.common import Header, LearnerRef, PayloadRef, PolicyRef
 from rollbook.schemas.records.payload import (
     ArrayName,
@@ -40,7 +40,7 @@ class RowArrays:
     micro_batch_id: str
     prompt_length: int
     loss_mask: npt.ArrayLike
-    reward: float
+    reward: Number
     segment: int = 0
     padding: bool = False
 
@@ -60,10 +60,10 @@ class StepArrays:
     rows: Sequence[RowArrays]
     arrays: Mapping[ArrayName, npt.ArrayLike]
     old_source: OldSource
-    results: Mapping[str, float]
+    results: Mapping[str, Number]
     kernel: Kernel
-    normalizer: float = 1.0
-    row_terms: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    normalizer: Number = 1.0
+    row_terms: Mapping[str, Sequence[Number]] = field(default_factory=dict)
     epoch: int = 0
     role: Role = Role.ACTOR
     world: World = field(default_factory=World)
@@ -112,8 +112,10 @@ class Recorder:
             data = encode(self._recording(step_id, step))
             self._recorded.append((step_id, self._outbox.payload(PayloadBytes(self._update_id, data))))
         except RollbookError as error:
-            self._spoiled = True
-            self._outbox.lose(error)
+            self._spoil(error)
+        except Exception as error:  # whatever was handed over: it must not reach the optimizer's loop
+            problem = f"step {step_id} of update {self._update_id} cannot be recorded ({type(error).__name__}: {error})"
+            self._spoil(BadInput(f"{problem}: hand over what StepArrays asks for"))
 
     def seal(self) -> None:
         """Publish that all recordings of this rank are written; once, and only when there is one for each step."""
@@ -147,6 +149,10 @@ class Recorder:
             )
 
         self._outbox.publish_after(handles, build)
+
+    def _spoil(self, error: RollbookError) -> None:
+        self._spoiled = True
+        self._outbox.lose(error)
 
     def _recording(self, step_id: int, step: StepArrays) -> StepRecording:
         rows = tuple(_row(index, row) for index, row in enumerate(step.rows))
@@ -194,18 +200,14 @@ def _row(index: int, row: RowArrays) -> RecordedRow:
 
 
 def _arrays(arrays: Mapping[ArrayName, npt.ArrayLike], length: int) -> tuple[RecordedArray, ...]:
-    recorded = []
-    for name, values in arrays.items():
-        array = np.asarray(values)
-        if array.shape != (length,):
-            raise ContractViolation(
-                "StepRecording", f"arrays.{name}", f"its shape is {array.shape}, the rows have {length} response tokens"
-            )
-        recorded.append(make(RecordedArray, name=name, data=float32_bytes(array)))
-    return tuple(recorded)
+    place = Field("StepRecording", "arrays")
+    return tuple(
+        make(RecordedArray, name=name, data=float32_bytes(reals(place / name, values, length)))
+        for name, values in arrays.items()
+    )
 
 
-def _results(results: Mapping[str, float]) -> tuple[NamedNumber, ...]:
+def _results(results: Mapping[str, Number]) -> tuple[NamedNumber, ...]:
     named = []
     for name, value in results.items():
         with Field("StepRecording", f"results.{name}").built_here():
@@ -213,7 +215,7 @@ def _results(results: Mapping[str, float]) -> tuple[NamedNumber, ...]:
     return tuple(named)
 
 
-def _row_terms(terms: Mapping[str, Sequence[float]], rows: int) -> tuple[RowTerms, ...]:
+def _row_terms(terms: Mapping[str, Sequence[Number]], rows: int) -> tuple[RowTerms, ...]:
     recorded = []
     for name, values in terms.items():
         place = Field("StepRecording", f"row_terms.{name}")

@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from rollbook.infra.settings import Settings
-from rollbook.producers.arrays import Field, active_reals, real
+from rollbook.producers.arrays import Field, Number, active_reals, real
 from rollbook.producers.client import Client, Options
 from rollbook.producers.outbox import PayloadBytes
 from rollbook.schemas.codec import make
@@ -17,8 +16,6 @@ from rollbook.schemas.records.common import PayloadRef, Source, SourceKind
 from rollbook.schemas.records.reward import RewardFailed, RewardFailure, RewardItem, RewardReady
 from rollbook.schemas.records.run import RewardIdentity
 from rollbook.schemas.types import NamedNumber
-
-Number: TypeAlias = float | np.floating[Any] | np.integer[Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,116 @@
+"""The coordinator with the real processor: policies from preparation to activation, and what is refused on the way."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from rollbook.infra.settings import Settings
+from rollbook.producers import Refused
+from rollbook.schemas.codec import ContractViolation, make
+from rollbook.schemas.records.common import PolicyRef
+from rollbook.schemas.records.decision import Decision, Outcome
+from rollbook.schemas.records.policy import AckFailure, EvidenceKind
+from rollbook.schemas.records.run import Admission, Artifact, ArtifactKind, DriftGate, InitialPolicy, LagUnit
+from rollbook.tests.producers.world import POLICY, World, processor, world
+
+NEXT = PolicyRef(version=1, artifact_hash="weights-1")
+ARTIFACT = Artifact(hash=NEXT.artifact_hash, kind=ArtifactKind.FILE)
+
+
+@pytest.fixture
+def run(settings: Settings) -> Iterator[World]:
+    with processor(settings), world(settings) as made:
+        yield made
+
+
+def prepare(run: World, *, committed: bool = True) -> Decision:
+    return run.coordinator.prepare(
+        version=1, artifact=ARTIFACT, parent_version=0, update_ids=[], label="step 1", committed=committed
+    )
+
+
+def test_a_policy_is_prepared_committed_and_activated(run: World) -> None:
+    prepare(run, committed=False)
+    with pytest.raises(Refused, match="artifact_not_committed"):
+        run.coordinator.activate(NEXT, expected_active_version=0)
+    run.coordinator.committed(NEXT)
+    run.worker.acknowledge(NEXT, EvidenceKind.FILE_HASH)
+    decision = run.coordinator.activate(NEXT, expected_active_version=0, wait_for_acks_s=20)
+    assert decision.active_policy == NEXT
+
+
+def test_without_waiting_a_missing_report_is_a_refusal(run: World) -> None:
+    run.worker.flush(20)
+    prepare(run)
+    with pytest.raises(Refused) as refusal:
+        run.coordinator.activate(NEXT, expected_active_version=0)
+    decision = refusal.value.decision
+    assert decision.reason in ("missing_worker_ack", "worker_mismatch"), (
+        "the worker's first report may not be there yet"
+    )
+    assert (*decision.missing_workers, *decision.mismatched_workers) == ("worker-0",)
+    assert decision.active_policy == POLICY
+
+
+def test_an_activation_waits_for_the_report(run: World) -> None:
+    prepare(run)
+    report = threading.Timer(0.3, lambda: run.worker.acknowledge(NEXT, EvidenceKind.FILE_HASH))
+    report.start()
+    decision = run.coordinator.activate(NEXT, expected_active_version=0, wait_for_acks_s=20)
+    report.join()
+    assert decision.outcome is Outcome.ACCEPTED
+
+
+def test_an_activation_stops_waiting(run: World) -> None:
+    prepare(run)
+    run.worker.acknowledge_failure(AckFailure.HASH_MISMATCH)
+    with pytest.raises(Refused, match="worker_mismatch"):
+        run.coordinator.activate(NEXT, expected_active_version=0, wait_for_acks_s=0.5)
+
+
+def test_another_refusal_is_not_waited_for(run: World) -> None:
+    with pytest.raises(Refused, match="unknown_version"):
+        run.coordinator.activate(NEXT, expected_active_version=0, wait_for_acks_s=600)
+
+
+def test_engines_without_a_client_are_acknowledged_by_the_coordinator(run: World) -> None:
+    limits = make(
+        Admission, max_lag=1, lag_unit=LagUnit.DEPTH, max_mean_abs_log_ratio=0.2, drift_gate=DriftGate.REQUIRED
+    )
+    initial = InitialPolicy(version=0, artifact=Artifact(hash=POLICY.artifact_hash, kind=ArtifactKind.FILE))
+    run.coordinator.configure(admission=limits, required_workers=["engine-0"], initial_policy=initial, config_version=2)
+    prepare(run)
+    run.coordinator.acknowledge_failure("engine-0", AckFailure.LOAD_FAILED)
+    run.coordinator.acknowledge("engine-0", NEXT)
+    assert run.coordinator.activate(NEXT, expected_active_version=0, wait_for_acks_s=20).active_policy == NEXT
+
+
+def test_a_commit_before_its_preparation_is_kept(run: World) -> None:
+    assert run.coordinator.committed(NEXT).outcome is Outcome.PENDING
+    assert [one.record_type for one in prepare(run, committed=False).released] == ["PolicyCommitted"]
+
+
+def test_an_unknown_update_cannot_be_aborted(run: World) -> None:
+    with pytest.raises(Refused, match="unknown_update"):
+        run.coordinator.abort("nobody's", text="tidying up")
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"max_mean_abs_log_ratio": -0.1}, "max_mean_abs_log_ratio"),
+        ({"max_mean_abs_log_ratio": float("nan")}, "max_mean_abs_log_ratio"),
+        ({"max_lag": -1}, "max_lag"),
+        ({"max_lag": True}, "max_lag"),
+    ],
+)
+def test_limits_that_make_no_sense_are_refused_by_name(change: dict[str, object], field: str) -> None:
+    limits: dict[str, object] = {
+        "max_lag": 1,
+        "lag_unit": LagUnit.DEPTH,
+        "max_mean_abs_log_ratio": 0.2,
+        "drift_gate": DriftGate.REQUIRED,
+    }
+    with pytest.raises(ContractViolation, match=f"^Admission: field {field}: .*; correct the field"):
+        make(Admission, **{**limits, **change})

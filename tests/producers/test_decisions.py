@@ -1,0 +1,169 @@
+"""Commands and their decisions on the real broker: each can be asked again, and none is guessed."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from rollbook.infra.settings import Settings, Topic
+from rollbook.producers import DecisionTimeout, Options, OutOfOrder, Phase, Refused, StartAnew, Trainer, Update
+from rollbook.schemas.records.decision import Decision, Outcome
+from rollbook.tests.producers.world import PATIENT, POLICY, World, processor, read_topic, world
+
+HASTY = Options(decision_timeout_s=0.5, close_timeout_s=5)
+
+
+def outcomes(run: World, record_type: str) -> list[Outcome]:
+    decisions = [one.record for one in read_topic(run.settings, Topic.DECISIONS)]
+    return [one.outcome for one in decisions if isinstance(one, Decision) and one.record_type == record_type]
+
+
+def test_without_a_processor_a_command_says_what_to_do(settings: Settings) -> None:
+    with (
+        Trainer(settings, "run-0", "learner-0", options=HASTY) as trainer,
+        pytest.raises(DecisionTimeout, match=r"LearnerStarted at lifecycle:\d@0 has no decision after 0.5 s"),
+    ):
+        trainer.start()
+
+
+def test_a_run_that_is_not_configured_refuses(settings: Settings) -> None:
+    with processor(settings), Trainer(settings, "run-0", "learner-0", options=PATIENT) as trainer:
+        with pytest.raises(Refused, match="run_not_configured: No RunConfigured was accepted") as refusal:
+            trainer.start()
+        assert refusal.value.exit_code == 1
+
+
+def test_the_same_command_again_gets_the_first_answer(settings: Settings) -> None:
+    with processor(settings), world(settings) as run, Trainer(settings, run.run_id, "l", options=PATIENT) as trainer:
+        first = trainer.start()
+        again = trainer.start()
+        assert (first.outcome, again.outcome) == (Outcome.ACCEPTED, Outcome.DUPLICATE)
+        assert first.learner == again.learner == trainer.learner
+
+
+class Stage:
+    """A started learner of a run with one rewarded group, and a processor that can be stopped and started."""
+
+    def __init__(self, run: World, trainer: Trainer, group: list[str], processing: ExitStack) -> None:
+        self.run = run
+        self.trainer = trainer
+        self.group = group
+        self._processing = processing
+
+    def stop(self) -> None:
+        self._processing.close()
+
+    def go_on(self) -> None:
+        self._processing.enter_context(processor(self.run.settings))
+
+
+@pytest.fixture
+def stage(settings: Settings) -> Iterator[Stage]:
+    with ExitStack() as processing:
+        processing.enter_context(processor(settings))
+        with (
+            world(settings) as run,
+            Trainer(settings, run.run_id, "learner-0", options=Options(decision_timeout_s=1.5)) as trainer,
+        ):
+            trainer.start()
+            group = run.group(1)
+            with trainer.update(rollout_id=0) as probe:  # it is left unstarted: the row is known and free again
+                probe.claim(POLICY, max_groups=1, wait_s=20)
+            yield Stage(run, trainer, group, processing)
+
+
+def insist(update: Update) -> Decision:
+    """Ask again until the processor is up; a test would time out."""
+    while True:
+        try:
+            return update.resend()
+        except DecisionTimeout:
+            continue
+
+
+def test_a_decision_that_comes_late_is_taken_in_by_asking_again(stage: Stage) -> None:
+    before = len(outcomes(stage.run, "Reserve"))
+    with stage.trainer.update(rollout_id=1) as update:
+        stage.stop()
+        with pytest.raises(DecisionTimeout):
+            update.claim(POLICY, max_groups=1)
+        with pytest.raises(OutOfOrder, match=r"decision on Reserve .* is unread: call update\.resend"):
+            update.start()
+        assert [*update.held] == []
+        stage.go_on()
+        insist(update)
+        assert [item.trajectory_id for item in update.held] == stage.group
+        with pytest.raises(OutOfOrder, match="every decision of update"):
+            update.resend()
+    first, *others = outcomes(stage.run, "Reserve")[before:]
+    assert first is Outcome.ACCEPTED
+    assert set(others) == {Outcome.DUPLICATE}, "the ledger was asked more than once and answered the same"
+
+
+def test_a_start_whose_decision_is_unread_may_have_happened(stage: Stage) -> None:
+    def train() -> None:
+        with stage.trainer.update(rollout_id=1) as update:
+            update.claim(POLICY, max_groups=1)
+            stage.stop()
+            update.start()
+
+    with pytest.raises(StartAnew, match="DecisionTimeout"):
+        train()
+    assert not stage.trainer.may_export
+
+
+def test_leaving_the_block_asks_for_what_is_unread_and_commits(stage: Stage) -> None:
+    with stage.trainer.update(rollout_id=1) as update:
+        update.claim(POLICY, max_groups=1)
+        stage.stop()
+        with pytest.raises(DecisionTimeout):
+            update.start()
+        with pytest.raises(OutOfOrder, match="UpdateStarted"):
+            update.step(stage.group)
+        stage.go_on()
+        insist(update)
+    assert update.phase is Phase.COMMITTED
+    assert outcomes(stage.run, "Commit") == [Outcome.ACCEPTED]
+
+
+def test_a_commit_whose_decision_is_unread_allows_no_export(stage: Stage) -> None:
+    def train() -> None:
+        with stage.trainer.update(rollout_id=1) as update:
+            update.claim(POLICY, max_groups=1)
+            (loaded,) = update.load()
+            update.admit({loaded.trajectory_id: loaded.log_probs}, POLICY)
+            update.start()
+            update.step(stage.group)
+            stage.stop()
+
+    with pytest.raises(StartAnew, match="start the learner anew"):
+        train()
+    assert not stage.trainer.may_export
+
+
+def test_an_abort_that_cannot_be_confirmed_does_not_hide_the_failure(stage: Stage) -> None:
+    def fail() -> None:
+        with stage.trainer.update(rollout_id=1) as update:
+            update.claim(POLICY, max_groups=1)
+            stage.stop()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as failure:
+        fail()
+    assert "could not be aborted: Abort at lifecycle:" in failure.value.__notes__[0]
+
+
+def test_a_reserve_in_doubt_is_ended_by_the_abort(stage: Stage) -> None:
+    def fail() -> None:
+        with stage.trainer.update(rollout_id=1) as update:
+            stage.stop()
+            try:
+                update.claim(POLICY, max_groups=1)
+            finally:
+                stage.go_on()
+
+    with pytest.raises(DecisionTimeout):
+        fail()
+    with stage.trainer.update(rollout_id=2) as update:
+        update.claim(POLICY, max_groups=1, wait_s=20)
+        assert [item.trajectory_id for item in update.held] == stage.group, "the row was given back"
