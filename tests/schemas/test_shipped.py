@@ -1,0 +1,130 @@
+"""Versions that were shipped before: the decoder finds each by its fingerprint and reads it into today's model."""
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+
+from rollbook.schemas import codec
+from rollbook.schemas.avro_types import FOLDER, schema_of, text_of
+from rollbook.schemas.codec import UndecodableRecord, decode, encode, unwrap
+from rollbook.schemas.records.common import Header, Source, SourceKind
+from rollbook.schemas.records.reward import RewardFailed, RewardFailure
+from rollbook.schemas.registry import RECORDS
+
+
+def _header(event_id: str = "event-1") -> Header:
+    source = Source(kind=SourceKind.REWARD_SERVICE, id="s")
+    return Header(run_id="r", event_id=event_id, occurred_at=1, source=source)
+
+
+@pytest.fixture
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of schemas in which earlier versions can be laid."""
+    folder = tmp_path / "avro"
+    (folder / "shipped").mkdir(parents=True)
+    for model in RECORDS:
+        (folder / f"{model.__name__}.avsc").write_text(text_of(model), encoding="utf-8")
+    monkeypatch.setattr(codec, "files", lambda package: tmp_path)
+    _forget()
+    yield folder / "shipped"
+    monkeypatch.undo()
+    _forget()
+
+
+def _forget() -> None:
+    codec._writers.cache_clear()
+    codec._writer_of.cache_clear()
+
+
+def _earlier(folder: Path, change: Any) -> Any:
+    """An earlier RewardFailed, registered; returns its parsed schema and fingerprint."""
+    schema = json.loads(text_of(RewardFailed))
+    change(schema)
+    (folder / "RewardFailed-1.avsc").write_text(json.dumps(schema), encoding="utf-8")
+    _forget()
+    found = [item for item in codec._writers().items() if item[1].model is RewardFailed and not item[1].is_current]
+    assert len(found) == 1
+    return found[0]
+
+
+def _write_earlier(prefix: bytes, schema: Any, plain: Any) -> bytes:
+    out = io.BytesIO()
+    out.write(codec.MARKER + prefix)
+    fastavro.schemaless_writer(out, schema, plain, disable_tuple_notation=True)
+    return out.getvalue()
+
+
+FAILED = RewardFailed(
+    header=_header(), trajectory_id="t", reason=RewardFailure.TIMEOUT, retriable=True, text="a free text"
+)
+
+
+def test_a_record_of_an_earlier_version_is_read_with_the_defaults_of_today(shipped: Path) -> None:
+    prefix, writer = _earlier(shipped, lambda schema: schema["fields"].pop())
+    assert json.loads(text_of(RewardFailed))["fields"][-1]["name"] == "text"
+    data = _write_earlier(prefix, writer.schema, FAILED.model_dump(exclude={"text"}))
+    assert decode(data) == FAILED.model_copy(update={"text": ""})
+    assert decode(encode(FAILED)) == FAILED, "new records are written in today's version"
+    assert encode(FAILED)[2:10] != prefix
+
+
+def test_a_field_that_was_given_up_is_passed_over(shipped: Path) -> None:
+    extra = {"name": "note", "type": "string"}
+    prefix, writer = _earlier(shipped, lambda schema: schema["fields"].insert(2, extra))
+    data = _write_earlier(prefix, writer.schema, FAILED.model_dump() | {"note": "given up"})
+    assert decode(data) == FAILED
+
+
+def test_an_earlier_record_is_refused_whole_where_a_part_is_missing(shipped: Path) -> None:
+    prefix, writer = _earlier(shipped, lambda schema: schema["fields"].pop())
+    data = _write_earlier(prefix, writer.schema, FAILED.model_dump(exclude={"text"}))
+    for length in range(len(data)):
+        with pytest.raises(UndecodableRecord):
+            decode(data[:length])
+    with pytest.raises(UndecodableRecord, match="left over"):
+        decode(data + b"\0")
+
+
+def test_an_earlier_header_is_left_out_of_the_content_too(shipped: Path) -> None:
+    def without_clock(schema: Any) -> None:
+        schema["fields"].pop()
+        schema["fields"][0]["type"]["fields"] += [{"name": "host", "type": "string"}]
+
+    prefix, writer = _earlier(shipped, without_clock)
+    bodies = []
+    for event_id in ("event-1", "event-22"):
+        plain = FAILED.model_dump(exclude={"text"})
+        plain["header"] |= {"event_id": event_id, "host": f"host of {event_id}"}
+        bodies.append(_write_earlier(prefix, writer.schema, plain))
+    assert unwrap(bodies[0]).content == unwrap(bodies[1]).content
+    assert decode(bodies[1]) == FAILED.model_copy(update={"header": _header("event-22"), "text": ""})
+
+
+def test_an_earlier_version_that_differs_in_words_only_is_todays(shipped: Path) -> None:
+    schema = json.loads(text_of(RewardFailed))
+    schema["doc"] = "Other words."
+    (shipped / "RewardFailed-1.avsc").write_text(json.dumps(schema), encoding="utf-8")
+    _forget()
+    assert len(codec._writers()) == len(RECORDS)
+    assert decode(encode(FAILED)) == FAILED
+
+
+def test_what_was_shipped_can_be_read_by_today() -> None:
+    """Each schema that was ever shipped, today's included, resolves to today's."""
+    avro = pytest.importorskip("avro.compatibility", reason="the reference implementation is not installed")
+    schema = pytest.importorskip("avro.schema")
+    names = {model.__name__: model for model in RECORDS}
+    published = [*FOLDER.glob("*.avsc"), *FOLDER.glob("shipped/*.avsc")]
+    assert len(published) >= len(RECORDS)
+    for file in published:
+        writer = json.loads(file.read_text(encoding="utf-8"))
+        reader = schema_of(names[writer["name"]])
+        found = avro.ReaderWriterCompatibilityChecker().get_compatibility(
+            schema.parse(json.dumps(reader)), schema.parse(json.dumps(writer))
+        )
+        assert found.compatibility is avro.SchemaCompatibilityType.compatible, file.name
