@@ -48,7 +48,7 @@ class KafkaLog:
             raise self._unknown(f"partition {topic}:{partition}")
         with self._cursor() as cursor:
             try:
-                first, end = cursor.consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_REQUEST_S)
+                first, end = _watermarks(cursor, TopicPartition(topic, partition))
             except KafkaException as fault:
                 if fault.args[0].code() in _UNKNOWN:
                     raise self._unknown(f"partition {topic}:{partition}") from None
@@ -137,3 +137,14 @@ class KafkaLog:
             f"{fault.args[0].str()}): start one with `rollbook broker start`, or set ROLLBOOK_BOOTSTRAP_SERVERS to a "
             "running cluster"
         )
+
+
+def _watermarks(cursor: Cursor, place: TopicPartition) -> tuple[int, int]:
+    deadline = time.monotonic() + _REQUEST_S
+    while True:
+        try:
+            return cursor.consumer.get_watermark_offsets(place, timeout=_REQUEST_S)
+        except KafkaException as fault:
+            if fault.args[0].code() not in _SETTLING or time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE_S)
