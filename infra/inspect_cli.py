@@ -23,7 +23,8 @@ app = typer.Typer(help="Look at what the processor has said of a run.")
 
 _SHOWN = 100
 _REASONS_SHOWN = 4
-_WIDTH_WITHOUT_TERMINAL = 200
+# Where no person looks a line is a record: nothing is folded. The longest text that a decision has is 4,096 long.
+_WIDTH_WITHOUT_TERMINAL = 100_000
 _COLUMNS = ("sequence", "offset", "record", "outcome", "reason", "subject", "update", "items")
 
 Run = Annotated[str, typer.Option("--run", help="The run.", show_default=False)]

@@ -1,0 +1,150 @@
+"""`rollbook materialize` on a run that the real clients and the real processor left on the real broker."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from rollbook.infra.broker.ports import free_port
+from rollbook.infra.cli import run as rollbook
+from rollbook.infra.settings import Settings, Topic
+from rollbook.replay.history.kafka import KafkaLog
+from rollbook.schemas.partition import partition_of
+from rollbook.tests.conftest import PARTITIONS
+from rollbook.tests.producers.world import processor, world
+from rollbook.tests.replay.materialized import passing, tree
+from rollbook.tests.replay.trained_run import TrainedRun, train
+from rollbook.tests.session_broker import own_topics
+
+
+@pytest.fixture(scope="module")
+def own(broker: str) -> Iterator[Settings]:
+    with own_topics(broker, PARTITIONS) as settings:
+        yield settings
+
+
+@pytest.fixture(scope="module")
+def trained(own: Settings) -> TrainedRun:
+    with processor(own), world(own) as made:
+        return train(made)
+
+
+@pytest.fixture(autouse=True)
+def environment(own: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROLLBOOK_BOOTSTRAP_SERVERS", own.bootstrap_servers)
+    monkeypatch.setenv("ROLLBOOK_TOPIC_PREFIX", own.topic_prefix)
+
+
+def test_a_run_becomes_bundles_that_validate_and_replay(
+    trained: TrainedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert rollbook(["materialize", "--run", trained.run_id, "--out", str(tmp_path)]) == 0
+    told = capsys.readouterr()
+    paths = [Path(line) for line in told.out.splitlines()]
+    names = [f"{trained.run_id}-u{update}-r{n}-s{step}" for n, update in enumerate(trained.updates) for step in (0, 1)]
+    assert [path.name for path in paths] == names
+    assert "2 committed updates, 4 bundles written, 0 not written" in told.err
+    bundles = [passing(path) for path in paths]
+    masked = [s.sample_id for bundle in bundles for s in bundle.index.samples if not any(s.loss_mask)]
+    assert masked == [trained.refused]
+    assert rollbook(["validate", str(paths[0])]) == 0
+    assert rollbook(["replay", str(paths[0])]) == 0
+
+
+def test_a_range_after_everything_but_the_commit_gives_the_same_bytes(trained: TrainedRun, tmp_path: Path) -> None:
+    late = f"lifecycle:{trained.partition}:{trained.last_commit}-{trained.last_commit + 1}"
+    assert rollbook(["materialize", "--run", trained.run_id, "--out", str(tmp_path / "run")]) == 0
+    assert rollbook(["materialize", f"lifecycle:{trained.partition}:-", "--out", str(tmp_path / "all")]) == 0
+    assert rollbook(["materialize", late, "--out", str(tmp_path / "late")]) == 0
+    only = ["--run", trained.run_id, "--update", trained.updates[1], "--out", str(tmp_path / "only")]
+    assert rollbook(["materialize", *only]) == 0
+    everything = tree(tmp_path / "run")
+    assert tree(tmp_path / "all") == everything
+    last = {name: data for name, data in everything.items() if trained.updates[1] in name}
+    assert tree(tmp_path / "late") == last
+    assert tree(tmp_path / "only") == last
+    assert len(last) == len(everything) // 2
+
+
+def test_what_exists_is_refused_and_the_rest_written(
+    trained: TrainedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["materialize", "--run", trained.run_id, "--out", str(tmp_path)]
+    assert rollbook(arguments) == 0
+    everything = tree(tmp_path)
+    for path in tmp_path.glob(f"*-u{trained.updates[0]}-*-s?"):
+        shutil.rmtree(path)
+    assert rollbook(arguments) == 1
+    assert f"update {trained.updates[1]} step 0: exists" in capsys.readouterr().err
+    assert tree(tmp_path) == everything
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "fault"),
+    [
+        (["lifecycle:{p}:9-3"], 2, "START must be below END"),
+        (["lifecycle:{p}:0-99999"], 2, "offset 99998 is beyond the end; to be had are offsets 0 to"),
+        (["lifecycle:7:-"], 2, "lifecycle:7 does not exist"),
+        (["decisions:0:-"], 2, "updates are committed on"),
+        (["lifecycle"], 2, "is not an offset range"),
+        ([], 2, "either a RANGE such as lifecycle:0:0-5000, or --run RUN"),
+        (["lifecycle:0:-", "--run", "r"], 2, "either a RANGE such as lifecycle:0:0-5000, or --run RUN"),
+        (["lifecycle:0:-", "--update", "u"], 2, "--update goes with --run"),
+    ],
+)
+def test_a_wrong_call_is_told_on_one_line(
+    trained: TrainedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, fault: str
+) -> None:
+    arguments = [word.format(p=trained.partition) for word in arguments]
+    assert rollbook(["materialize", *arguments, "--out", str(tmp_path)]) == code
+    told = capsys.readouterr()
+    assert told.err.count("\n") == 1
+    assert fault in told.err
+    assert told.out == ""
+
+
+def test_a_run_or_update_that_is_not_there_is_a_no(
+    trained: TrainedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    same_partition = next(
+        name for name in (f"other-{n}" for n in range(99)) if partition_of(name, PARTITIONS) == trained.partition
+    )
+    for run_id, update in ((same_partition, []), (trained.run_id, ["--update", "evil\x1b[2J\n"])):
+        assert rollbook(["materialize", "--run", run_id, *update, "--out", str(tmp_path)]) == 1
+        told = capsys.readouterr().err
+        assert "no committed update is there" in told
+        assert "\x1b" not in told
+        assert told.count("\n") == 2
+
+
+def test_a_broker_that_is_down_is_told_on_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ROLLBOOK_BOOTSTRAP_SERVERS", f"127.0.0.1:{free_port()}")
+    assert rollbook(["materialize", "--run", "r", "--out", str(tmp_path)]) == 3
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "no Kafka broker answers" in told
+
+
+def test_payloads_that_retention_took_are_told(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ROLLBOOK_TOPIC_PREFIX", settings.topic_prefix)
+    with processor(settings), world(settings) as made:
+        lost = train(made)
+    topic = settings.topic(Topic.PAYLOADS)
+    admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
+    with KafkaLog(settings) as log:
+        ends = [TopicPartition(topic, p, log.bounds(topic, p).end) for p in range(log.partitions(topic))]
+    for future in admin.delete_records([end for end in ends if end.offset]).values():
+        future.result(10)
+    assert rollbook(["materialize", "--run", lost.run_id, "--out", str(tmp_path)]) == 1
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 3
+    for line, update in zip(told, lost.updates, strict=False):
+        assert f"update {update}: payload_gone: A payload is not retained any more. payload {topic}:" in line
+    assert tree(tmp_path) == {}
