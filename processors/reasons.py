@@ -45,6 +45,7 @@ class Reason(StrEnum):
     NOT_HOLDER = "not_holder"
     UNKNOWN_UPDATE = "unknown_update"
     UPDATE_STARTED = "update_started"
+    UPDATE_FULL = "update_full"
     OTHER_STARTED = "other_started"
     NOT_STARTED = "not_started"
     NOT_HELD = "not_held"
@@ -126,6 +127,7 @@ MEANING: dict[Reason, str] = {
     Reason.NOT_HOLDER: "The update is unknown, or another learner or epoch holds it.",
     Reason.UNKNOWN_UPDATE: "No such update.",
     Reason.UPDATE_STARTED: "The update is started: nothing can be added to it.",
+    Reason.UPDATE_FULL: "The update with its first answers would outgrow its record: take fewer rows, admit each once.",
     Reason.OTHER_STARTED: "Another update of this learner is started; detail names it.",
     Reason.NOT_STARTED: "The update is not started.",
     Reason.NOT_HELD: "Steps and dropped together are not exactly what the update holds; detail names one.",

@@ -4,6 +4,7 @@ from rollbook.processors.gates import drift_gate, freshness_of, lag_gate
 from rollbook.processors.ledger.lag import known_policy, lag_of, learner_ordinal
 from rollbook.processors.ledger.learner import refuse, remember
 from rollbook.processors.ledger.moves import give_back
+from rollbook.processors.ledger.room import outgrows
 from rollbook.processors.ledger.store import Run
 from rollbook.processors.ledger.verdict import At, Verdict, item, of_update
 from rollbook.processors.lifecycle import Event
@@ -29,6 +30,8 @@ def admit(run: Run, record: Admit, at: At) -> Verdict:
     policy = known_policy(run, record.policy)
     if policy is None:
         return of_update(record, Outcome.REJECTED, Reason.UNKNOWN_POLICY, f"version {record.policy.version}")
+    if outgrows(update, (figures.trajectory_id for figures in record.items)):
+        return of_update(record, Outcome.REJECTED, Reason.UPDATE_FULL)
     items = tuple(_admit(run, config, update, record, figures, policy) for figures in record.items)
     left = _left(run, update)
     verdict = of_update(record, Outcome.ACCEPTED, Reason.OK, items=items)

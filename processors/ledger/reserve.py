@@ -8,6 +8,7 @@ from rollbook.processors.ledger.groups import is_ready
 from rollbook.processors.ledger.lag import known_policy, lag_of
 from rollbook.processors.ledger.learner import refuse, remember
 from rollbook.processors.ledger.moves import move
+from rollbook.processors.ledger.room import outgrows
 from rollbook.processors.ledger.store import Run, behavior_version
 from rollbook.processors.ledger.verdict import At, Verdict, item, of_update
 from rollbook.processors.lifecycle import Event
@@ -59,6 +60,9 @@ def reserve(run: Run, record: Reserve, at: At) -> Verdict:
         if record.mode is ReserveMode.ALL and not all(found.passes for found in judged):
             return _all_or_none(record, judged)
     taken = [found for found in judged if found.passes]
+    added = [found.trajectory_id for found in taken if found.reason is Reason.RESERVED]
+    if outgrows(update, (found.trajectory_id for found in judged), added):
+        return of_update(record, Outcome.REJECTED, Reason.UPDATE_FULL)
     items = tuple(_take(run, update, found) if found.passes else _unchanged(found) for found in judged)
     if not taken:
         first = judged[0].reason if judged else Reason.NOTHING_TAKEN
@@ -66,8 +70,7 @@ def reserve(run: Run, record: Reserve, at: At) -> Verdict:
             record, Outcome.REJECTED, first if record.claim is None else Reason.NOTHING_TAKEN, detail, items=items
         )
     verdict = of_update(record, Outcome.ACCEPTED, Reason.OK, detail, items=items)
-    held = (*update.held, *(found.trajectory_id for found in taken if found.reason is Reason.RESERVED))
-    grown = update.model_copy(update={"held": held, "last_activity_offset": at.offset})
+    grown = update.model_copy(update={"held": (*update.held, *added), "last_activity_offset": at.offset})
     run.updates.put(record.update_id, remember(grown, record, record.part, at, verdict))
     return verdict
 
