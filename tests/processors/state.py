@@ -1,5 +1,6 @@
 """Looking at a ledger's whole state from outside: what tests compare, and what a restart restores."""
 
+import hashlib
 from typing import Any
 
 from rollbook.processors.ledger.fold import Ledger
@@ -10,7 +11,7 @@ from rollbook.schemas.records.ledger import TrajectoryStatus, UpdateStatus
 from rollbook.schemas.records.rollout import Purpose
 
 Rows = dict[str, dict[int, Any]]
-Compacted = dict[bytes, bytes]
+Topic = list[tuple[bytes, bytes | None]]
 
 
 def rows(run: Run) -> Rows:
@@ -88,20 +89,23 @@ def _counted(keys: Any) -> list[Any]:
     return [(*key, count) for key, count in _tallied(keys)]
 
 
-def compact(topic: Compacted, ledger: Ledger) -> None:
-    """Write what changed since the last batch as the ledger topic would keep it, and keep the batch."""
-    for key, value in ledger.changes():
-        if value is None:
-            topic.pop(key, None)
-        else:
-            topic[key] = value
+def write_changes(topic: Topic, ledger: Ledger) -> None:
+    """Write what changed since the last batch to the ledger topic, and keep the batch."""
+    topic.extend(ledger.changes())
     ledger.journal.keep()
 
 
-def restored(topic: Compacted, partition: int, topic_partitions: int) -> Ledger:
-    """A ledger from the ledger topic, in whatever order its records come."""
+def compacted(topic: Topic) -> Topic:
+    """The last record of each key, without tombstones, in an order that nothing may rely on."""
+    last = dict(topic)
+    order = sorted(last, key=lambda key: hashlib.sha256(key).digest())
+    return [(key, last[key]) for key in order if last[key] is not None]
+
+
+def restored(topic: Topic, partition: int, topic_partitions: int) -> Ledger:
+    """A ledger from the records of the ledger topic."""
     ledger = Ledger(partition, topic_partitions)
-    for key, value in topic.items():
+    for key, value in topic:
         run_id, kind, name = parse_key(key)
         restore_row(ledger.run(run_id), kind, name, value)
     return ledger

@@ -17,7 +17,16 @@ from rollbook.schemas.records.decision import Decision, Outcome
 from rollbook.schemas.records.ledger import PolicyState, TrajectoryState, TrajectoryStatus, UpdateStatus
 from rollbook.schemas.records.run import LagUnit
 from rollbook.tests.processors.history import History, refold
-from rollbook.tests.processors.state import Compacted, all_rows, compact, indexes, recounted, restored, rows
+from rollbook.tests.processors.state import (
+    Topic,
+    all_rows,
+    compacted,
+    indexes,
+    recounted,
+    restored,
+    rows,
+    write_changes,
+)
 from rollbook.tests.processors.walk import act, deep, warm
 
 SHORT = st.lists(st.binary(min_size=18, max_size=18), max_size=60)
@@ -178,25 +187,24 @@ def test_a_fenced_learner_is_never_told_yes(walk: list[bytes]) -> None:
 
 
 @quick
-@given(WALKS, st.integers(0, 69))
-def test_a_restart_goes_on_as_if_it_had_never_stopped(walk: list[bytes], stop: int) -> None:
+@given(WALKS, st.integers(0, 99), st.integers(1, 9))
+def test_a_restart_goes_on_as_if_it_had_never_stopped(walk: list[bytes], stop: int, batch: int) -> None:
     history = warm()
-    topic: Compacted = {}
-    for at, rolls in enumerate(walk):
+    topic: Topic = []
+    for at, rolls in enumerate(walk[:stop]):
         act(history, rolls)
-        if at % 7 == 0 or at == stop:
-            compact(topic, history.log.ledger)
-        if at == stop:
-            break
-    compact(topic, history.log.ledger)
-    order = sorted(topic, key=lambda key: hashlib.sha256(key).digest())  # compaction keeps no order that we rely on
-    ledger = restored({key: topic[key] for key in order}, history.log.partition, history.log.topic_partitions)
-    assert all_rows(ledger) == all_rows(history.log.ledger)
-    assert indexes(ledger.run("r")) == indexes(history.run)
+        if at % batch == 0:
+            write_changes(topic, history.log.ledger)
+    write_changes(topic, history.log.ledger)
+    whole = restored(topic, history.log.partition, history.log.topic_partitions)
+    ledger = restored(compacted(topic), history.log.partition, history.log.topic_partitions)
+    assert all_rows(whole) == all_rows(ledger) == all_rows(history.log.ledger)
+    assert indexes(whole.run("r")) == indexes(ledger.run("r")) == indexes(history.run)
     start = len(history.log.records)
-    for rolls in walk[stop + 1 :]:
+    for rolls in walk[stop:]:
         act(history, rolls)
     assert [ledger.fold(record).encoded for record in history.log.records[start:]] == history.log.decisions[start:]
+    assert sorted(ledger.changes()) == sorted(history.log.ledger.changes())
 
 
 @quick
