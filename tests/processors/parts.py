@@ -71,7 +71,7 @@ def segment(name: str, policies: Sequence[PolicyRef], active_tokens: int | None 
 
 def task(name: str) -> TaskSource:
     """The task that a group answers."""
-    return TaskSource(task_id=f"task-{name}", prompt_hash=sha(f"prompt of {name}"), dataset="data/train", row=0)
+    return TaskSource(task_id=f"task-{name}"[:256], prompt_hash=sha(f"prompt of {name}"), dataset="data/train", row=0)
 
 
 PROVENANCE = Provenance(rollout_partition_id="batch-0", worker_id="worker-0")
