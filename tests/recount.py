@@ -120,6 +120,9 @@ def figures(run_id: str, lifecycle: list[Record], decisions: list[Record], codec
     trained: dict[str, str] = {}
     admitted: Counter[str] = Counter()
     refused: Counter[str] = Counter()
+    freshness: Counter[str] = Counter()
+    failures: Counter[str] = Counter()
+    steps = 0
     activated = []
     outcomes: Counter[str] = Counter()
     for record in decisions:
@@ -138,6 +141,10 @@ def figures(run_id: str, lifecycle: list[Record], decisions: list[Record], codec
                 version[name] = min(ref["version"] for ref in refs)
         if kind == "RewardReady" and outcome in ("accepted", "pending"):
             rewards.update({item["trajectory_id"]: item["raw_reward"] for item in body["items"]})
+        if kind in ("GenerationFailed", "RewardFailed") and outcome in ("accepted", "pending"):
+            failures[f"{kind} {body['reason']}"] += 1
+        if kind == "Commit" and outcome == "accepted":
+            steps += len(body["steps"])
         if outcome == "duplicate":
             continue
         for item in decision["items"]:
@@ -154,6 +161,8 @@ def figures(run_id: str, lifecycle: list[Record], decisions: list[Record], codec
                 trained[name] = decision["update_id"]
             if kind == "Admit":
                 (admitted if reason == "ok" else refused)[f"{reason} lag {item['lag']}"] += 1
+                if reason == "ok":
+                    freshness[item["freshness"]] += 1
             if kind == "Reserve" and reason not in ("reserved", "idempotent_retry"):
                 refused[f"{reason} lag {item['lag']}"] += 1
         if outcome == "accepted" and kind in ("Reserve", "UpdateStarted", "Commit", "Abort"):
@@ -169,9 +178,12 @@ def figures(run_id: str, lifecycle: list[Record], decisions: list[Record], codec
     return {
         "run": run_id,
         "trajectories": dict(sorted(Counter(state.values()).items())),
+        "failures": dict(sorted(failures.items())),
         "updates": dict(sorted(Counter(updates.values()).items())),
+        "steps": steps,
         "admitted": dict(sorted(admitted.items())),
         "refused": dict(sorted(refused.items())),
+        "freshness": dict(sorted(freshness.items())),
         "activated": activated,
         "reward_by_version": {str(v): round(sum(r) / len(r), 6) for v, r in sorted(by_version.items())},
         "eval_by_version": {str(v): round(sum(r) / len(r), 6) for v, r in sorted(evals.items())},
