@@ -1,8 +1,9 @@
 """`rollbook decisions --run R` and `rollbook freshness --run R`: what the processor has said of a run."""
 
 import json
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Sequence
+from itertools import islice
 from typing import Annotated
 
 import typer
@@ -47,12 +48,14 @@ def decisions(
     settings = Settings.from_env()
     with KafkaLog(settings) as log:
         partition = partition_of(run, log.partitions(settings.topic(Topic.LIFECYCLE)))
-        stream = _of_run(DecisionLog(log, settings.topic(Topic.DECISIONS), partition), run)
+        known = DecisionLog(log, settings.topic(Topic.DECISIONS), partition)
         if as_json and limit is None:
-            count = sum(1 for decided in stream if _print_json(decided.decision))
+            found = sum(1 for decided in known.read() if decided.decision.run_id == run and _print_json(decided))
         else:
-            count = _print_last(stream, limit or _SHOWN, as_json)
-    if not count:
+            last = _last(known, run, limit or _SHOWN)
+            found = len(last)
+            _print_last(last, as_json)
+    if not found:
         raise _unknown(run, settings, "decision")
 
 
@@ -81,32 +84,31 @@ def freshness(run: Run, as_json: AsJson = False) -> None:
         _print_freshness(snapshot)
 
 
-def _of_run(log: DecisionLog, run: str) -> Iterator[Decided]:
-    """Those of one run: several runs share a partition."""
-    return (decided for decided in log.read() if decided.decision.run_id == run)
+def _last(log: DecisionLog, run: str, limit: int) -> list[Decided]:
+    """The last decisions of one run, read from the end backwards: several runs share a partition."""
+    backwards = (decided for decided in log.before(log.bounds.end) if decided.decision.run_id == run)
+    return list(islice(backwards, limit))[::-1]
 
 
-def _print_last(stream: Iterable[Decided], limit: int, as_json: bool) -> int:
-    last: deque[Decided] = deque(maxlen=limit)
-    count = 0
-    for decided in stream:
-        last.append(decided)
-        count += 1
+def _print_last(last: Sequence[Decided], as_json: bool) -> None:
     if as_json:
         for decided in last:
-            _print_json(decided.decision)
+            _print_json(decided)
     elif last:
-        _console().print(_decision_table(last, count))
-    return count
+        _console().print(_decision_table(last))
 
 
-def _print_json(decision: Decision) -> bool:
-    print(json.dumps(decision.model_dump(mode="json"), separators=(",", ":")))
+def _print_json(decided: Decided) -> bool:
+    print(json.dumps(decided.decision.model_dump(mode="json"), separators=(",", ":")))
     return True
 
 
-def _decision_table(last: Iterable[Decided], count: int) -> Table:
-    table = Table(title=f"{plural(count, 'decision')}", box=None, title_justify="left", header_style="bold")
+def _decision_table(last: Sequence[Decided]) -> Table:
+    total = last[-1].decision.sequence  # it counts the decisions of the run
+    title = (
+        plural(total, "decision") if len(last) == total else f"the last {len(last):,} of {plural(total, 'decision')}"
+    )
+    table = Table(title=title, box=None, title_justify="left", header_style="bold")
     for name in _COLUMNS:
         table.add_column(name, justify="right" if name in ("sequence", "offset") else "left", overflow="fold")
     for decided in last:

@@ -12,7 +12,8 @@ from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode_
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.decision import Decision
 
-_WINDOW = 1_000
+# Back from a record in growing windows: most of what is looked for is near, and each window costs a jump.
+_FIRST_WINDOW, _LAST_WINDOW = 64, 1_024
 _READ_THROUGH = 1_000
 
 
@@ -43,10 +44,11 @@ class DecisionLog:
 
     def before(self, offset: int) -> Iterator[Decided]:
         """The decisions below an offset of their own topic, the latest first."""
+        window = _FIRST_WINDOW
         while offset > self.bounds.first:
-            start = max(self.bounds.first, offset - _WINDOW)
+            start = max(self.bounds.first, offset - window)
             yield from reversed(list(self.read(start, offset)))
-            offset = start
+            offset, window = start, min(4 * window, _LAST_WINDOW)
 
     def locate(self, source_offset: int) -> int:
         """The first offset from which on all decisions are of records at `source_offset` or later."""

@@ -4,8 +4,10 @@ from collections.abc import Iterator, Mapping
 from math import fsum
 
 import numpy as np
+from pydantic import ValidationError
 
 from rollbook.replay.bundle.model import (
+    INDEX,
     ActorStepId,
     Capability,
     Config,
@@ -20,6 +22,7 @@ from rollbook.replay.bundle.model import (
     WeightLineage,
     World,
 )
+from rollbook.replay.bundle.problems import problems_of
 from rollbook.replay.bundle.tensorfile import Tensor
 from rollbook.replay.bundle.writer import Draft
 from rollbook.replay.materialize.checks import Row
@@ -50,6 +53,14 @@ _MAX_LINEAGE = 4096
 
 def draft_of(bundle_id: str, recording: Recording, rows: list[Row]) -> Draft:
     """The draft of a step whose recording does not contradict the log. Raises CannotWrite."""
+    try:
+        return _draft_of(bundle_id, recording, rows)
+    except ValidationError as error:
+        problems = (f"{recording.place}: {problem}" for problem in problems_of(INDEX, error))
+        raise CannotWrite(NotWritten.NOT_REPRESENTABLE, *problems) from None
+
+
+def _draft_of(bundle_id: str, recording: Recording, rows: list[Row]) -> Draft:
     step = recording.step
     index = Index(
         bundle_id=bundle_id, identity=_identity(recording, rows), samples=_samples(rows), config=_config(recording)

@@ -8,7 +8,8 @@ from rollbook.replay.materialize.report import CannotWrite, NotWritten
 from rollbook.schemas.records.decision import Decision, ItemDecision, Outcome
 
 _OF_UPDATE = frozenset({"Reserve", "Admit", "UpdateStarted", "RecordingSealed"})
-_TAKEN = frozenset({"reserved", "idempotent_retry", "ok"})
+_NO_REFUSAL = frozenset({"reserved", "idempotent_retry", "ok", "not_reserved"})
+"""Reasons of items that did not put a trajectory out of the update; `not_reserved` says that it was out already."""
 
 
 class Trail:
@@ -80,5 +81,6 @@ def _refused(decision: Decision, trajectory_id: str) -> ItemDecision | None:
     if decision.record_type not in ("Reserve", "Admit"):
         return None
     return next(
-        (item for item in decision.items if item.trajectory_id == trajectory_id and item.reason not in _TAKEN), None
+        (item for item in decision.items if item.trajectory_id == trajectory_id and item.reason not in _NO_REFUSAL),
+        None,
     )

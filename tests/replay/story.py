@@ -35,6 +35,8 @@ from rollbook.schemas.records.update import (
     AdmitItem,
     Commit,
     CommitStep,
+    Disposition,
+    DroppedItem,
     LearnerStarted,
     RecordingRef,
     RecordingSealed,
@@ -182,11 +184,22 @@ class Story:
     def start(self, update_id: str) -> None:
         self._of(UpdateStarted, update_id)
 
-    def commit(self, update_id: str, steps: Sequence[Sequence[str]], expected_ranks: Sequence[int] = (0,)) -> Decision:
+    def commit(
+        self,
+        update_id: str,
+        steps: Sequence[Sequence[str]],
+        expected_ranks: Sequence[int] = (0,),
+        dropped: Sequence[str] = (),
+    ) -> Decision:
         taken = (
             CommitStep(rollout_id=ROLLOUT_ID, step_id=at, trajectory_ids=tuple(ids)) for at, ids in enumerate(steps)
         )
-        return self._of(Commit, update_id, steps=tuple(taken), expected_ranks=tuple(expected_ranks))
+        drops = (
+            DroppedItem(trajectory_id=name, reason="too_long", disposition=Disposition.DISCARD) for name in dropped
+        )
+        return self._of(
+            Commit, update_id, steps=tuple(taken), dropped=tuple(drops), expected_ranks=tuple(expected_ranks)
+        )
 
     def recording(self, update_id: str, step_id: int, ids: Sequence[str], masked: Sequence[str] = ()) -> StepRecording:
         """What the trainer recorded of a step; rows named as masked do not count in the loss."""

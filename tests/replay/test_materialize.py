@@ -107,6 +107,16 @@ def test_a_refusal_is_found_in_a_part_before_the_reservation_of_all_that_was_tra
     passing(report.written[0].path)
 
 
+def test_a_row_that_the_commit_dropped_may_stay_with_a_zero_loss_mask(story: Story, tmp_path: Path) -> None:
+    a = story.group("a")
+    story.reserve("u0", a)
+    story.start("u0")
+    story.commit("u0", [[a[0]]], dropped=[a[1]])
+    story.seal("u0", [story.recording("u0", 0, a, masked=[a[1]])])
+    bundle = passing(write(story, tmp_path).written[0].path)
+    assert [any(sample.loss_mask) for sample in bundle.index.samples] == [True, False]
+
+
 def test_a_run_is_told_from_another_in_its_partition(story: Story, tmp_path: Path) -> None:
     other = Story("run-b", log=story.log, ledger=story.ledger).opened()
     for told in (story, other):

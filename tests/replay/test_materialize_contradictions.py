@@ -10,7 +10,7 @@ import pytest
 
 from rollbook.replay.materialize.report import NotWritten
 from rollbook.schemas.digests import float32_bytes, floats_of
-from rollbook.schemas.records.payload import ArrayName, Role, SegmentPayload, StepRecording
+from rollbook.schemas.records.payload import ArrayName, Role, SegmentPayload, StepRecording, World
 from rollbook.schemas.types import NamedNumber
 from rollbook.tests.replay.materialized import problem, tree, write
 from rollbook.tests.replay.story import LIFECYCLE, PAYLOADS, Story
@@ -126,6 +126,7 @@ CASES: list[tuple[str, Plant, NotWritten, tuple[str, ...]]] = [
     ("another rank", changed(rank=1), DISAGREES, ("has rank 1", "has 0")),
     ("a critic's", changed(role=Role.CRITIC), UNFIT, ("critic",)),
     ("a mean over rows", changed(normalizer=2.0), UNFIT, ("normalizer 2.0", "plain sums")),
+    ("a world too large", changed(world=World(dp=1 << 50)), UNFIT, ("index.json",)),
     ("no entropy", cut(ArrayName.ENTROPY, 0), INCOMPLETE, ("no array entropy",)),
     ("no kl", cut(ArrayName.KL, 0), INCOMPLETE, ("no array kl",)),
     ("no loss", result("loss", None), INCOMPLETE, ("results lack loss",)),

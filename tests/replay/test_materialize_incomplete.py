@@ -9,7 +9,7 @@ from rollbook.replay.history.source import OutOfRange
 from rollbook.replay.materialize.materialize import Wanted
 from rollbook.replay.materialize.report import MEANING, NotWritten
 from rollbook.schemas.codec import encode
-from rollbook.schemas.errors import BadInput
+from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.schemas.records.payload import StepRecording
 from rollbook.tests.replay.materialized import passing, problem, tree, write, write_run
 from rollbook.tests.replay.story import DECISIONS, LIFECYCLE, PAYLOADS, SETTINGS, Story
@@ -149,6 +149,13 @@ def test_a_leftover_provenance_is_replaced(story: Story, tmp_path: Path) -> None
     (tmp_path / "run-a-uu0-r3-s0.provenance.json").write_text("{}")
     (written,) = write(story, tmp_path).written
     assert len(written.provenance.read_bytes()) > 100
+
+
+def test_an_output_folder_that_cannot_be_one(story: Story, tmp_path: Path) -> None:
+    story.update("u0", [story.group("a")])
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentFault, match="cannot write"):
+        write(story, tmp_path / "file")
 
 
 def test_an_unknown_run_or_update_has_no_updates(story: Story, tmp_path: Path) -> None:
