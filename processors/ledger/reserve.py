@@ -1,40 +1,17 @@
 """Reserve: compare-and-set of trajectories for an update, by name or by a claim of whole groups."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-
-from rollbook.processors.gates import Freshness, Held, lag_gate, reserve_gate
-from rollbook.processors.ledger.groups import is_ready
-from rollbook.processors.ledger.lag import known_policy, lag_of
+from rollbook.processors.ledger.claim import choose
+from rollbook.processors.ledger.judge import Asked, Judged, judge
 from rollbook.processors.ledger.learner import refuse, remember
 from rollbook.processors.ledger.moves import move
 from rollbook.processors.ledger.room import outgrows
-from rollbook.processors.ledger.store import Run, behavior_version
+from rollbook.processors.ledger.store import Run
 from rollbook.processors.ledger.verdict import At, Verdict, item, of_update
 from rollbook.processors.lifecycle import Event
 from rollbook.processors.reasons import Reason
 from rollbook.schemas.records.decision import ItemDecision, Outcome
-from rollbook.schemas.records.ledger import RunConfig, TrajectoryState, UpdateState, UpdateStatus
-from rollbook.schemas.records.rollout import Purpose
-from rollbook.schemas.records.update import Claim, ClaimOrder, Reserve, ReserveMode
-from rollbook.schemas.types import MAX_ITEMS
-
-SUCCESS = (Reason.RESERVED, Reason.IDEMPOTENT_RETRY)
-
-
-@dataclass(frozen=True, slots=True)
-class _Judged:
-    """What a Reserve finds out about one trajectory before anything changes."""
-
-    trajectory_id: str
-    trajectory: TrajectoryState | None
-    reason: Reason
-    lag: int | None = None
-    freshness: Freshness | None = None
-
-    @property
-    def passes(self) -> bool:
-        return self.reason in SUCCESS
+from rollbook.schemas.records.ledger import UpdateState, UpdateStatus
+from rollbook.schemas.records.update import Reserve, ReserveMode
 
 
 def reserve(run: Run, record: Reserve, at: At) -> Verdict:
@@ -47,16 +24,12 @@ def reserve(run: Run, record: Reserve, at: At) -> Verdict:
         return of_update(record, Outcome.REJECTED, Reason.UPDATE_STARTED)
     config = run.configs.get(update.config_version)
     assert config is not None, "configurations are never forgotten"
+    asked = Asked(record, update, config)
     if record.claim is not None:
-        judged, detail = _claim(run, config, update, record, record.claim)
+        judged, passed_over = choose(run, asked, record.claim)
+        detail = f"{passed_over} groups passed over" if passed_over else ""
     else:
-        judged, detail = (
-            [
-                _judge(run, config, update, record, wanted.trajectory_id, wanted.expected_revision)
-                for wanted in record.items
-            ],
-            "",
-        )
+        judged, detail = [judge(run, asked, item.trajectory_id, item.expected_revision) for item in record.items], ""
         if record.mode is ReserveMode.ALL and not all(found.passes for found in judged):
             return _all_or_none(record, judged)
     taken = [found for found in judged if found.passes]
@@ -86,66 +59,7 @@ def _opened(run: Run, record: Reserve, at: At) -> UpdateState:
     )
 
 
-def _judge(
-    run: Run, config: RunConfig, update: UpdateState, record: Reserve, trajectory_id: str, revision: int | None
-) -> _Judged:
-    """First match wins; the order is the contract (DESIGN section 5)."""
-    found = run.trajectories.get(trajectory_id)
-    holder = (record.learner, record.update_id)
-    held = None if found is None else Held(found.status.value, found.revision, (record.learner, found.update_id))
-    refusal = reserve_gate(held, revision, holder)
-    if refusal is Reason.IDEMPOTENT_RETRY and found is not None:
-        return _Judged(trajectory_id, found, refusal, lag=found.lag)
-    if refusal is not None or found is None:
-        return _Judged(trajectory_id, found, refusal or Reason.MISSING_ROLLOUT)
-    if found.purpose is Purpose.EVAL:
-        return _Judged(trajectory_id, found, Reason.EVAL_ONLY)
-    learner_policy = known_policy(run, record.policy)
-    behavior = [known_policy(run, ref) for ref in found.policies]
-    if learner_policy is None or any(policy is None for policy in behavior):
-        return _Judged(trajectory_id, found, Reason.UNKNOWN_POLICY)
-    if not all(policy is not None and policy.activated for policy in behavior):
-        return _Judged(trajectory_id, found, Reason.POLICY_NOT_ACTIVE)
-    measured = lag_of(run, config, found, record.learner, update.update_id, learner_policy)
-    assert measured is not None, "every span's policy is known here"
-    lag, freshness = measured
-    return _Judged(trajectory_id, found, lag_gate(freshness) or Reason.RESERVED, lag, freshness)
-
-
-def _claim(
-    run: Run, config: RunConfig, update: UpdateState, record: Reserve, claim: Claim
-) -> tuple[list[_Judged], str]:
-    """Whole groups in the order asked for, as many as asked for; rows that do not pass are passed over."""
-    judged: list[_Judged] = []
-    groups = 0
-    passed_over = 0
-    for members in _by_order(run, claim.order):
-        if groups == claim.max_groups:
-            break
-        if len(judged) + len(members) > MAX_ITEMS:
-            passed_over += 1
-            continue
-        found = [_judge(run, config, update, record, member.trajectory_id, None) for member in members]
-        passing = sum(one.passes for one in found)
-        if not passing or (record.mode is ReserveMode.ALL and passing < len(found)):
-            passed_over += 1
-            continue
-        judged += found
-        groups += 1
-    return judged, f"{passed_over} groups passed over" if passed_over else ""
-
-
-def _by_order(run: Run, order: ClaimOrder) -> Iterable[list[TrajectoryState]]:
-    ready = []
-    for group_id in run.trajectories.claimable_groups():
-        members = [member for member in run.trajectories.members(group_id) if is_ready(member)]
-        version = min(behavior_version(member) for member in members)
-        first = min(member.generated_offset for member in members)
-        ready.append((version if order is ClaimOrder.OLDEST else -version, first, group_id, members))
-    return [members for _, _, _, members in sorted(ready, key=lambda group: group[:3])]
-
-
-def _take(run: Run, update: UpdateState, found: _Judged) -> ItemDecision:
+def _take(run: Run, update: UpdateState, found: Judged) -> ItemDecision:
     before = found.trajectory
     assert before is not None, "only a known trajectory passes"
     after = before
@@ -154,14 +68,14 @@ def _take(run: Run, update: UpdateState, found: _Judged) -> ItemDecision:
     return item(found.trajectory_id, found.reason, before, after, lag=found.lag, freshness=found.freshness)
 
 
-def _unchanged(found: _Judged) -> ItemDecision:
+def _unchanged(found: Judged) -> ItemDecision:
     return item(found.trajectory_id, found.reason, found.trajectory, lag=found.lag, freshness=found.freshness)
 
 
-def _all_or_none(record: Reserve, judged: list[_Judged]) -> Verdict:
+def _all_or_none(record: Reserve, judged: list[Judged]) -> Verdict:
     items = []
     for found in judged:
         reason = Reason.ALL_OR_NONE if found.reason is Reason.RESERVED else found.reason
-        items.append(_unchanged(_Judged(found.trajectory_id, found.trajectory, reason, found.lag, found.freshness)))
+        items.append(_unchanged(Judged(found.trajectory_id, found.trajectory, reason, found.lag, found.freshness)))
     first = next(found.reason for found in judged if not found.passes)
     return of_update(record, Outcome.REJECTED, first, items=tuple(items))

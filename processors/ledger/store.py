@@ -8,7 +8,7 @@ claimed, open updates, counts) true at every moment instead of a second one over
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
-from rollbook.processors.ledger.groups import Groups, add, is_ready
+from rollbook.processors.ledger.groups import Groups, add, is_ready, versions_of
 from rollbook.processors.lifecycle import LIVE
 from rollbook.schemas.records.ledger import (
     ContractState,
@@ -116,19 +116,25 @@ class Trajectories(Table[str, TrajectoryState]):
 
     def __init__(self, run_id: str, journal: Journal) -> None:
         super().__init__(run_id, "trajectory", TrajectoryState, journal)
-        self._groups = Groups()
+        self.groups = Groups()
         self._by_version: dict[tuple[int, TrajectoryStatus], int] = {}
         self._ready: dict[tuple[int, ...], int] = {}
         self.live = 0
 
     def members(self, group_id: str) -> list[TrajectoryState]:
         """The known members of a group, by place in the group."""
-        found = [self._rows[member] for member in self._groups.members(group_id)]
-        return sorted(found, key=lambda t: (t.sample_index, t.generated_offset))
+        return self._in_place(self.groups.members(group_id))
+
+    def ready_members(self, group_id: str) -> list[TrajectoryState]:
+        """The members of a group that can be trained on, by place in the group."""
+        return self._in_place(self.groups.ready(group_id))
+
+    def _in_place(self, ids: list[str]) -> list[TrajectoryState]:
+        return sorted((self._rows[member] for member in ids), key=lambda t: (t.sample_index, t.generated_offset))
 
     def claimable_groups(self) -> list[str]:
         """Groups that are complete, wait for nothing, and have a rewarded member to train on; by name."""
-        return self._groups.claimable()
+        return sorted(name for shape in self.groups.shapes() for _, name in self.groups.claimable_of(shape))
 
     def by_version(self) -> list[tuple[int, TrajectoryStatus, int]]:
         """(oldest behavior version, state, count), sorted; live states only."""
@@ -147,8 +153,8 @@ class Trajectories(Table[str, TrajectoryState]):
                 self.live += by
                 add(self._by_version, (behavior_version(trajectory), trajectory.status), by)
             if is_ready(trajectory):
-                add(self._ready, tuple(ref.version for ref in trajectory.policies), by)
-        self._groups.change(key, before, after)
+                add(self._ready, versions_of(trajectory), by)
+        self.groups.change(key, before, after)
 
 
 class Updates(Table[str, UpdateState]):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from rollbook.processors.ledger import reserve
+from rollbook.processors.ledger import claim
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.rollout import Purpose
 from rollbook.schemas.records.update import ClaimOrder, ReserveMode
@@ -204,7 +204,7 @@ def test_what_is_given_back_can_be_claimed_again() -> None:
 
 
 def test_a_group_too_large_for_one_command_does_not_stand_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reserve, "MAX_ITEMS", 3)
+    monkeypatch.setattr(claim, "MAX_ITEMS", 3)
     history = opened()
     history.ready("a0", "a1", "a2", "a3", group="a")
     history.ready("b0", "b1", group="b")
