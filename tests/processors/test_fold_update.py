@@ -96,9 +96,12 @@ def test_a_commit_names_exactly_what_is_held(trained: list[str], dropped: Any, a
 
 
 def test_a_dropped_row_is_released_or_discarded() -> None:
-    history = running("t0", "t1", "t2")
+    history = held("t0", "t1", "t2")
+    history.admit("u0", {"t0": 0.125, "t1": 0.0625})
+    history.started("u0")
     decision = history.commit("u0", "t0", dropped={"t1": RELEASE, "t2": DISCARD})
     assert reasons(decision) == {"t0": "trained", "t1": "dropped", "t2": "dropped"}
+    assert [(found.lag, found.mean_abs_log_ratio) for found in decision.items] == [(0, 0.125), (0, 0.0625), (0, None)]
     assert [history.status(f"t{at}") for at in range(3)] == ["consumed", "rewarded", "discarded"]
     assert [history.revision(f"t{at}") for at in range(3)] == [4, 4, 4]
     assert history.trajectory("t1").admitted_ratio is None
