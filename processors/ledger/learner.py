@@ -39,13 +39,13 @@ def _start_anew(run: Run, record: LearnerStarted) -> Verdict:
         released += end_update(run, update, UpdateStatus.ABORTED, Event.ABORT)
     for update in committed:
         rolled_back += roll_back(run, update)
-    quarantined = quarantine_tainted(run) if orphans else []
+    quarantined = quarantine_tainted(run, orphans)
     changes = (
         *mass_change("updates aborted", (update.update_id for update in opened)),
         *mass_change("trajectories released", released),
         *mass_change("updates rolled back", (update.update_id for update in committed)),
         *mass_change("trajectories rolled back", rolled_back),
-        *mass_change("policies orphaned", orphans),
+        *mass_change("policies orphaned", map(str, orphans)),
         *mass_change("trajectories quarantined with an orphaned policy", quarantined),
     )
     return Verdict(

@@ -32,10 +32,10 @@ def tainted(run: Run, trajectory: TrajectoryState) -> bool:
     return False
 
 
-def quarantine_tainted(run: Run) -> list[str]:
-    """Quarantine the trajectories that can be and are tainted; returns their ids."""
+def quarantine_tainted(run: Run, versions: Iterable[int]) -> list[str]:
+    """Quarantine the trajectories with a span of these versions that can be and are tainted; returns their ids."""
     ids = []
-    for trajectory in run.trajectories.values():
+    for trajectory in run.trajectories.live_with(versions):
         held = trajectory.status is TrajectoryStatus.RESERVED
         if not held and allowed(trajectory.status, Event.QUARANTINE) and tainted(run, trajectory):
             move(run, trajectory, Event.QUARANTINE)
@@ -43,9 +43,9 @@ def quarantine_tainted(run: Run) -> list[str]:
     return ids
 
 
-def orphan_policies(run: Run, update_ids: Iterable[str]) -> list[str]:
+def orphan_policies(run: Run, update_ids: Iterable[str]) -> list[int]:
     """Orphan the policies that contain any of these updates, directly or through what they were made from; returns the
-    versions newly orphaned, in decimal."""
+    versions newly orphaned."""
     undone = set(update_ids)
     policies = run.policies.values()
     containing = {policy.version for policy in policies if undone.intersection(policy.update_ids)}
@@ -59,4 +59,4 @@ def orphan_policies(run: Run, update_ids: Iterable[str]) -> list[str]:
     active = run.head.active
     if active is not None and any(policy.version == active.version for policy in newly):
         run.change_head(active_orphaned=True)
-    return [str(policy.version) for policy in newly]
+    return [policy.version for policy in newly]

@@ -35,7 +35,7 @@ def policy_prepared(run: Run, record: PolicyPrepared, at: At) -> Verdict:
     policy = _new_policy(run, record, source, restored is not None, at)
     committed, waiting = _committed_early(run, policy)
     run.policies.put(record.version, policy.model_copy(update={"committed": committed}))
-    quarantined = quarantine_tainted(run)
+    quarantined = quarantine_tainted(run, (record.version,))
     return Verdict(
         Outcome.ACCEPTED,
         Reason.OK,

@@ -5,7 +5,7 @@ committed, or undoes it (`Journal.undo`). A journal in place of an overlay keeps
 claimed, open updates, counts) true at every moment instead of a second one over the overlay.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
 from rollbook.processors.ledger.groups import Groups, add, is_ready, versions_of
@@ -118,6 +118,7 @@ class Trajectories(Table[str, TrajectoryState]):
         super().__init__(run_id, "trajectory", TrajectoryState, journal)
         self.groups = Groups()
         self._by_version: dict[tuple[int, TrajectoryStatus], int] = {}
+        self._with_span: dict[int, set[str]] = {}
         self._ready: dict[tuple[int, ...], int] = {}
         self.live = 0
 
@@ -145,6 +146,11 @@ class Trajectories(Table[str, TrajectoryState]):
         version need not be the one furthest behind."""
         return sorted(self._ready.items())
 
+    def live_with(self, versions: Iterable[int]) -> list[TrajectoryState]:
+        """Live trajectories with a span of one of these versions, by id."""
+        found = {key for version in versions for key in self._with_span.get(version, ())}
+        return [self._rows[key] for key in sorted(found)]
+
     def _index(self, key: str, before: TrajectoryState | None, after: TrajectoryState | None) -> None:
         for trajectory, by in ((before, -1), (after, 1)):
             if trajectory is None:
@@ -152,9 +158,19 @@ class Trajectories(Table[str, TrajectoryState]):
             if trajectory.status in LIVE:
                 self.live += by
                 add(self._by_version, (behavior_version(trajectory), trajectory.status), by)
+                self._index_spans(key, versions_of(trajectory), by)
             if is_ready(trajectory):
                 add(self._ready, versions_of(trajectory), by)
         self.groups.change(key, before, after)
+
+    def _index_spans(self, key: str, versions: Iterable[int], by: int) -> None:
+        for version in versions:
+            if by > 0:
+                self._with_span.setdefault(version, set()).add(key)
+            elif version in self._with_span:
+                self._with_span[version].discard(key)
+                if not self._with_span[version]:
+                    del self._with_span[version]
 
 
 class Updates(Table[str, UpdateState]):

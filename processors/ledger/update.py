@@ -139,12 +139,12 @@ def _end(run: Run, record: Abort, update: UpdateState, at: At) -> Verdict:
     orphans = orphan_policies(run, [update.update_id])
     event = Event.QUARANTINE if record.disposition is AbortDisposition.QUARANTINE else Event.ABORT
     end_update(run, update, UpdateStatus.ABORTED, event, content=at.content)
-    quarantined = quarantine_tainted(run) if orphans else []
+    quarantined = quarantine_tainted(run, orphans)
     items = tuple(
         item(held.trajectory_id, Reason.RELEASED, held, _trajectory(run, held.trajectory_id)) for held in before
     )
     changes = (
-        *mass_change("policies orphaned", orphans),
+        *mass_change("policies orphaned", map(str, orphans)),
         *mass_change("trajectories quarantined with an orphaned policy", quarantined),
     )
     return of_update(

@@ -34,6 +34,7 @@ def indexes(run: Run) -> dict[str, Any]:
         "by_version": run.trajectories.by_version(),
         "ready": run.trajectories.ready(),
         "live": run.trajectories.live,
+        "with_span": {version: run.trajectories.live_with((version,)) for version in range(6)},
         "open": {name: run.updates.open_of(name) for name in sorted(learners)},
         "all_open": run.updates.all_open(),
         "committed": {name: run.updates.committed_of(name) for name in sorted(learners)},
@@ -64,6 +65,9 @@ def recounted(run: Run) -> dict[str, Any]:
         "by_version": _counted((t.policies[0].version, t.status) for t in live),
         "ready": _tallied(tuple(ref.version for ref in t.policies) for t in ready),
         "live": len(live),
+        "with_span": {
+            version: [t for t in live if any(ref.version == version for ref in t.policies)] for version in range(6)
+        },
         "open": {
             name: [update for update in opened if update.learner is not None and update.learner.learner_id == name]
             for name in learners
