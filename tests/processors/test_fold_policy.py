@@ -139,6 +139,7 @@ def test_an_early_written_waits_for_its_policy() -> None:
     assert [(done.offset, done.record_type, done.subject_id, done.reason) for done in decision.released] == [
         (early, "PolicyCommitted", "1", "ok")
     ]
+    assert len(history.run.pending) == 0
     assert says(history.activate(1)) == "accepted activated"
 
 
