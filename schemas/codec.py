@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 import fastavro
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 from pydantic import ValidationError
+
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.common import Header, Lifecycle
 from rollbook.schemas.registry import RECORDS
