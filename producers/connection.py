@@ -43,7 +43,7 @@ class Connection:
                 "enable.idempotence": True,
                 "acks": "all",
                 "compression.type": "zstd",
-                "linger.ms": 2,
+                "linger.ms": 0.5,
                 "message.max.bytes": max(LIFECYCLE_MAX_BYTES, PAYLOAD_MAX_BYTES) + _OVERHEAD_BYTES,
                 "delivery.timeout.ms": int(delivery_timeout_s * 1000),
                 "reconnect.backoff.max.ms": 1000,
