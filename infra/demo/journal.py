@@ -41,14 +41,17 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._latest: dict[str, Attempt] = {}
-        if path.exists():
-            for line in path.read_bytes().splitlines():
-                try:
-                    attempt = _LINE.validate_json(line)
-                except ValidationError:  # cut off by the crash
-                    continue
-                self._latest[attempt.key] = attempt
-        self._file = path.open("ab", buffering=0)
+        self._file = path.open("a+b", buffering=0)
+        self._file.seek(0)
+        left = self._file.read()
+        for line in left.splitlines():
+            try:
+                attempt = _LINE.validate_json(line)
+            except ValidationError:  # cut off by the crash
+                continue
+            self._latest[attempt.key] = attempt
+        if left and not left.endswith(b"\n"):
+            self._file.write(b"\n")
 
     def note(self, attempt: Attempt, stage: Stage) -> None:
         self._latest[attempt.key] = replace(attempt, stage=stage)

@@ -88,7 +88,7 @@ class DemoWorker:
 
     def run(self, folder: RunFolder) -> None:
         """Serve every policy up to the last one."""
-        self._report_lost()
+        self.report_lost()
         version = -1
         while version < self._config.updates:
             policy = folder.next_policy(after=version)
@@ -98,7 +98,7 @@ class DemoWorker:
             while self._generate(model, policy):
                 pass  # a failed group is generated once more
 
-    def _report_lost(self) -> None:
+    def report_lost(self) -> None:
         """What an earlier incarnation had begun died with it: it will never come, and its groups must not wait."""
         for attempt in self._journal.at(Stage.BEGUN, Stage.PUBLISHING):
             for identity in attempt.identities:
@@ -126,7 +126,6 @@ class DemoWorker:
         for assignment in wanted:
             self._in_flight.append(self._sample(assignment, model, policy))
             self._publish_due(policy.version)
-        self._settle()
         return len(wanted)
 
     def _sample(self, assignment: Assignment, model: TinyTransformer, policy: PolicyRef) -> Generation:
@@ -159,6 +158,7 @@ class DemoWorker:
             else:
                 self._discard(generation.attempt, "a member was not generated")
                 self._journal.note(generation.attempt, Stage.FAILED)
+        self._settle()
 
     def _publish(self, generation: Generation, version: int) -> None:
         prompt, attempt = generation.assignment.prompt, generation.attempt
@@ -199,9 +199,11 @@ class DemoWorker:
         self._rollout.discarded(ids, DiscardReason.CUSTOM, text=text)
 
     def _settle(self) -> None:
-        """What was published has arrived now: nobody need report it as lost."""
-        self._flush()
-        for attempt in self._journal.at(Stage.PUBLISHING):
+        """Once what was published has arrived, nobody need report it as lost."""
+        publishing = self._journal.at(Stage.PUBLISHING)
+        if publishing:
+            self._flush()
+        for attempt in publishing:
             self._journal.note(attempt, Stage.PUBLISHED)
 
     def _flush(self) -> None:

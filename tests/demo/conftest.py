@@ -1,8 +1,12 @@
 """Fixtures of the demo's tests."""
 
+import os
+
 import pytest
+
 from rollbook.infra.demo.model import use_one_thread
 from rollbook.infra.demo.simulate import SimulationResult
+from rollbook.tests.demo.finished import FinishedDemo, once
 from rollbook.tests.demo.runs import run_of
 
 
@@ -15,3 +19,16 @@ def _one_thread() -> None:
 def run() -> SimulationResult:
     """A full run of seed 0."""
     return run_of(0)
+
+
+@pytest.fixture(scope="session")
+def demos(broker: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[FinishedDemo, FinishedDemo]:
+    """Two demos that ran side by side: seed 0 on a broker of its own, which is gone, seed 1 on the session's."""
+    own = tmp_path_factory.getbasetemp()
+    return once(own if "PYTEST_XDIST_WORKER" not in os.environ else own.parent, broker)
+
+
+@pytest.fixture
+def demo(demos: tuple[FinishedDemo, FinishedDemo]) -> FinishedDemo:
+    """The one whose topics can still be read."""
+    return demos[1]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import numpy.typing as npt
+
 from rollbook.infra.demo.config import DemoConfig
 from rollbook.infra.demo.records import RowRecord, StepRecord
 

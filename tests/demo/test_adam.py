@@ -1,6 +1,7 @@
 """Our Adam is torch's."""
 
 import torch
+
 from rollbook.infra.demo.adam import Adam
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+
 from rollbook.infra.demo.config import DemoConfig
 from rollbook.infra.demo.learner import Learner
 from rollbook.infra.demo.loss import RowTensors, row_terms

@@ -3,6 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 import pytest
+
 from rollbook.infra.demo.config import DemoConfig
 from rollbook.infra.demo.records import PolicyTerms, StepRecord
 from rollbook.infra.demo.simulate import SimulationResult

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+
 from rollbook.infra.demo.config import DemoConfig
 from rollbook.infra.demo.model import TinyTransformer, log_probs_of, new_model
 from rollbook.infra.demo.rollout import FinishReason, sample_group

@@ -4,6 +4,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+
 from rollbook.infra.demo.config import EVAL_MARGIN, DemoConfig
 from rollbook.infra.demo.simulate import SimulationResult, simulate
 from rollbook.tests.demo.runs import run_of

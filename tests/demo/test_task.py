@@ -3,6 +3,7 @@
 import random
 
 import pytest
+
 from rollbook.infra.demo.config import DemoConfig
 from rollbook.infra.demo.task import END, SEPARATOR, Prompt, eval_prompts, reward_of, sloppy_demonstration, train_prompt
 from rollbook.schemas.errors import BadInput

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from rollbook.infra.demo.config import DemoConfig
 from rollbook.infra.demo.model import new_model
 from rollbook.infra.demo.weights import WeightsFile, load_weights, save_weights

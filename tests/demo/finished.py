@@ -1,0 +1,133 @@
+"""Demos that have been run as a user would run them, and what they left behind."""
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from rollbook.infra.settings import Settings, Topic
+from rollbook.replay.history.kafka import KafkaLog
+from rollbook.replay.history.source import StoredRecord
+from rollbook.schemas.codec import decode, decode_as
+from rollbook.schemas.partition import partition_of
+from rollbook.schemas.records.common import Lifecycle
+from rollbook.schemas.records.decision import Decision
+
+BIN = Path(sys.executable).parent
+
+
+@dataclass(frozen=True)
+class FinishedDemo:
+    """A demo's exit code, what it printed, and where its topics are."""
+
+    folder: Path
+    seed: int
+    code: int
+    output: str
+    errors: str
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        summary: dict[str, Any] = json.loads((self.folder / "summary.json").read_text())
+        return summary
+
+    @cached_property
+    def run_id(self) -> str:
+        return str(self.summary["run"])
+
+    @cached_property
+    def settings(self) -> Settings:
+        return Settings(self.summary["bootstrap_servers"], self.summary["topic_prefix"])
+
+    @cached_property
+    def bundles(self) -> list[Path]:
+        return [Path(bundle["path"]) for bundle in self.summary["bundles"]]
+
+    @cached_property
+    def lifecycle(self) -> list[StoredRecord]:
+        return self._read(Topic.LIFECYCLE)
+
+    @cached_property
+    def decided(self) -> list[StoredRecord]:
+        return self._read(Topic.DECISIONS)
+
+    @cached_property
+    def records(self) -> list[tuple[Lifecycle, Decision]]:
+        """Each lifecycle record of the run with its decision."""
+        found = []
+        for record, decision in zip(self.lifecycle, self.decided, strict=True):
+            typed = decode(record.value or b"")
+            assert isinstance(typed, Lifecycle)
+            found.append((typed, decode_as(Decision, decision.value or b"")))
+        return found
+
+    @cached_property
+    def states(self) -> dict[str, str]:
+        """The last state of each trajectory."""
+        return {
+            item.trajectory_id: item.state_after
+            for _, decision in self.records
+            for item in decision.items
+            if item.state_after is not None
+        }
+
+    @property
+    def commands(self) -> list[str]:
+        """What it says to try next."""
+        _, _, further = self.output.partition("To look further:\n")
+        return [line.strip() for line in further.splitlines() if line.strip()]
+
+    def _read(self, topic: Topic) -> list[StoredRecord]:
+        name = self.settings.topic(topic)
+        with KafkaLog(self.settings) as log:
+            partition = partition_of(self.run_id, log.partitions(name))
+            bounds = log.bounds(name, partition)
+            return list(log.read(name, partition, bounds.first, bounds.end))
+
+
+def start_demo(folder: Path, *options: str, servers: str | None = None) -> "subprocess.Popen[str]":
+    """`rollbook demo --out FOLDER`, in the folder above; on the cluster `servers`, or on a broker of its own."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("ROLLBOOK_BOOTSTRAP")}
+    if servers is not None:
+        env["ROLLBOOK_BOOTSTRAP_SERVERS"] = servers
+    return subprocess.Popen(
+        [BIN / "rollbook", "demo", "--out", str(folder), *options],
+        cwd=folder.parent,
+        env={**env, "COLUMNS": "200"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def two_demos(folder: Path, servers: str) -> tuple[FinishedDemo, FinishedDemo]:
+    """Two demos side by side: of seed 0 on a broker of its own, of seed 1 on the cluster `servers`."""
+    folders = (folder / "own-broker", folder / "existing-cluster")
+    running = (start_demo(folders[0]), start_demo(folders[1], "--seed", "1", servers=servers))
+    try:
+        said = [process.communicate() for process in running]
+    finally:
+        for process in running:
+            process.kill()
+    first, second = (
+        FinishedDemo(folders[seed], seed, process.returncode, *said[seed]) for seed, process in enumerate(running)
+    )
+    return first, second
+
+
+def once(folder: Path, servers: str) -> tuple[FinishedDemo, FinishedDemo]:
+    """`two_demos`, run by the first who asks; the processes that share the tests out wait for it and read it up."""
+    with (folder / "demos.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = folder / "demos.json"
+        kept = TypeAdapter(tuple[FinishedDemo, FinishedDemo])
+        if not done.exists():
+            done.write_bytes(kept.dump_json(two_demos(folder, servers)))
+        return kept.validate_json(done.read_bytes())
