@@ -12,6 +12,7 @@ class Reason(StrEnum):
     CONTRACT_VIOLATION = "contract_violation"
     WRONG_PARTITION = "wrong_partition"
     RUN_NOT_CONFIGURED = "run_not_configured"
+    RUN_CLOSED = "run_closed"
     # run
     CONFIG_VERSION_NOT_RISING = "config_version_not_rising"
     FOLD_VERSION_FALLS = "fold_version_falls"
@@ -29,6 +30,9 @@ class Reason(StrEnum):
     UNREGISTERED_CONTRACT = "unregistered_contract"
     CONTRACT_NOT_PINNED = "contract_not_pinned"
     REWARD_NOT_PINNED = "reward_not_pinned"
+    DISPATCHED = "dispatched"
+    LATE_DISPATCH = "late_dispatch"
+    BEYOND_HORIZON = "beyond_horizon"
     GENERATED = "generated"
     GENERATION_FAILED = "generation_failed"
     REWARD_FAILED = "reward_failed"
@@ -39,6 +43,9 @@ class Reason(StrEnum):
     # learner
     EPOCH_CONFLICT = "epoch_conflict"
     UNKNOWN_CHECKPOINT = "unknown_checkpoint"
+    FOREIGN_CHECKPOINT = "foreign_checkpoint"
+    CHECKPOINT_ORPHANED = "checkpoint_orphaned"
+    NOT_COMMITTED = "not_committed"
     LEARNER_FENCED = "learner_fenced"
     # update
     UPDATE_ENDED = "update_ended"
@@ -52,6 +59,10 @@ class Reason(StrEnum):
     NOT_ADMITTED = "not_admitted"
     UPDATE_IN_DOUBT = "update_in_doubt"
     UPDATE_FAILED = "update_failed"
+    NO_LEASE = "no_lease"
+    LEASE_RENEWED = "lease_renewed"
+    LEASE_EXPIRED = "lease_expired"
+    IN_DOUBT = "in_doubt"
     OPERATOR = "operator"
     # reservation, per item
     MISSING_ROLLOUT = "missing_rollout"
@@ -86,6 +97,8 @@ class Reason(StrEnum):
     WRONG_EXPECTED = "wrong_expected"
     ARTIFACT_NOT_COMMITTED = "artifact_not_committed"
     NON_MONOTONIC_VERSION = "non_monotonic_version"
+    POLICY_ABANDONED = "policy_abandoned"
+    POLICY_ACTIVE = "policy_active"
     POLICY_ORPHANED = "policy_orphaned"
     UPDATE_NOT_COMMITTED = "update_not_committed"
     MISSING_WORKER_ACK = "missing_worker_ack"
@@ -98,6 +111,7 @@ MEANING: dict[Reason, str] = {
     Reason.UNDECODABLE: "The bytes are no record of the contract; position and digest are in dead-letters.",
     Reason.CONTRACT_VIOLATION: "A value that the contract refuses; detail names the field.",
     Reason.WRONG_PARTITION: "The record lies in another partition than its run's, or its key names another run.",
+    Reason.RUN_CLOSED: "The run is over.",
     Reason.RUN_NOT_CONFIGURED: "No RunConfigured was accepted for this run yet.",
     Reason.CONFIG_VERSION_NOT_RISING: "config_version must be above the one in force.",
     Reason.FOLD_VERSION_FALLS: "fold_version must not fall within a run.",
@@ -113,6 +127,9 @@ MEANING: dict[Reason, str] = {
     Reason.UNREGISTERED_CONTRACT: "The generation contract cited was never registered.",
     Reason.CONTRACT_NOT_PINNED: "The run pins generation contracts, and this is none of them.",
     Reason.REWARD_NOT_PINNED: "The run pins reward identities, and this is none of them.",
+    Reason.DISPATCHED: "A generation has begun.",
+    Reason.LATE_DISPATCH: "The generation that began is over already; nothing changes.",
+    Reason.BEYOND_HORIZON: "A span's version lies below the floor: what was of it is forgotten.",
     Reason.GENERATED: "The trajectory is known now.",
     Reason.GENERATION_FAILED: "The attempt ended without a trajectory; its group no longer waits for it.",
     Reason.REWARD_FAILED: "The reward could not be had; that is not a reward of 0.",
@@ -122,6 +139,9 @@ MEANING: dict[Reason, str] = {
     Reason.DISCARDED: "The trajectory is filtered out.",
     Reason.EPOCH_CONFLICT: "expected_epoch is not the learner's epoch; detail names the current one.",
     Reason.UNKNOWN_CHECKPOINT: "No such checkpoint was accepted.",
+    Reason.FOREIGN_CHECKPOINT: "The checkpoint is another learner's.",
+    Reason.CHECKPOINT_ORPHANED: "The checkpoint contains an update that was rolled back.",
+    Reason.NOT_COMMITTED: "The checkpoint's last update does not stand committed by this learner.",
     Reason.LEARNER_FENCED: "A newer process holds the learner, or an operator fenced it: exit, export nothing.",
     Reason.UPDATE_ENDED: "The update has ended; detail says how. Its id never reopens.",
     Reason.NOT_HOLDER: "The update is unknown, or another learner or epoch holds it.",
@@ -134,6 +154,10 @@ MEANING: dict[Reason, str] = {
     Reason.NOT_ADMITTED: "A trained trajectory has no accepted Admit; detail names it.",
     Reason.UPDATE_IN_DOUBT: "The update is started: its rows may be in the weights, so its learner must start anew.",
     Reason.UPDATE_FAILED: "The learner ended the update.",
+    Reason.NO_LEASE: "The update's configuration has no leases.",
+    Reason.LEASE_RENEWED: "The update was renewed after what the lease clerk saw.",
+    Reason.LEASE_EXPIRED: "Nothing was heard of the update for longer than its lease: it is aborted.",
+    Reason.IN_DOUBT: "Nothing was heard of the started update for longer than its lease.",
     Reason.OPERATOR: "An operator ended the update.",
     Reason.MISSING_ROLLOUT: "No such trajectory.",
     Reason.IDEMPOTENT_RETRY: "This learner, epoch and update hold it already.",
@@ -164,6 +188,8 @@ MEANING: dict[Reason, str] = {
     Reason.WRONG_EXPECTED: "Another policy is active than expected; detail names its version.",
     Reason.ARTIFACT_NOT_COMMITTED: "The artifact is not written whole.",
     Reason.NON_MONOTONIC_VERSION: "The version is not above the active one.",
+    Reason.POLICY_ABANDONED: "The policy was abandoned.",
+    Reason.POLICY_ACTIVE: "The active policy cannot be abandoned.",
     Reason.POLICY_ORPHANED: "The policy contains an aborted or rolled-back update.",
     Reason.UPDATE_NOT_COMMITTED: "The policy contains an update that is not committed; detail names it.",
     Reason.MISSING_WORKER_ACK: "A required worker has not reported.",

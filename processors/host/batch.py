@@ -5,6 +5,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from confluent_kafka import Message
+
 from rollbook.processors.ledger.fold import Folded, Ledger, SourceRecord
 
 MAX_RECORDS = 5_000

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+
 from rollbook.infra.settings import DECISION_MAX_BYTES, Settings
 from rollbook.processors.host.errors import HostStopped
 
@@ -53,6 +54,19 @@ def transactional_producer(settings: Settings, name: str) -> Producer:
             "check that the broker runs and that its transaction topic has a leader, then start the processor again"
         ) from None
     return producer
+
+
+def clerk_producer(settings: Settings) -> Producer:
+    """A plain producer for what the processor itself reports: the lifecycle topic is never written transactionally."""
+    return Producer(
+        {
+            "bootstrap.servers": settings.bootstrap_servers,
+            "enable.idempotence": True,
+            "linger.ms": 0,
+            "error_cb": _on_error,
+            "logger": librdkafka,
+        }
+    )
 
 
 def group_consumer(settings: Settings, name: str, session_timeout_ms: int) -> Consumer:

@@ -3,6 +3,7 @@
 from enum import StrEnum
 
 from confluent_kafka import KafkaError
+
 from rollbook.schemas.errors import EnvironmentFault
 
 

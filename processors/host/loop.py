@@ -8,9 +8,11 @@ from collections import deque
 from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.freshness import snapshot
 from rollbook.processors.host.batch import MAX_RECORDS, Batch, fold_batch
+from rollbook.processors.host.clerk import LeaseClerk
 from rollbook.processors.host.clients import group_consumer, retried, transactional_producer
 from rollbook.processors.host.errors import Action, Fenced, HostStopped, action_for
 from rollbook.processors.host.restore import REQUEST_TIMEOUT_S, restore, start_offset
@@ -24,6 +26,7 @@ logger = logging.getLogger("rollbook.processor")
 
 TRANSACTION_CALL_S = 10.0
 SNAPSHOT_EVERY = 1_000
+LEASE_LOOK_S = 0.1
 DEFAULT_SESSION_TIMEOUT_MS = 6_000
 
 
@@ -40,6 +43,8 @@ class Host:
         self._next: dict[int, int] = {}  # first offset that no committed transaction contains
         self._waiting: deque[Message] = deque()
         self._failure: BaseException | None = None
+        self._clerk = LeaseClerk(settings, self._name)
+        self._looked = 0.0
         self.decided = 0
 
     def run(self, stop: threading.Event) -> None:
@@ -56,7 +61,9 @@ class Host:
                 self._consume()
                 if self._waiting:
                     self._process()
+                self._look_at_leases()
         finally:
+            self._clerk.close()
             self._consumer.close()
 
     def _count_partitions(self) -> int:
@@ -84,6 +91,7 @@ class Host:
         restored = restore(self._settings, self._name, partition, self._topic_partitions)
         offset = start_offset(consumer, self._settings, partition, restored)
         self._ledgers[partition] = restored.ledger
+        self._clerk.forget(partition)
         self._next[partition] = offset
         seconds = time.monotonic() - began
         logger.info(
@@ -96,6 +104,7 @@ class Host:
         self._waiting = deque(message for message in self._waiting if message.partition() not in gone)
         for partition in gone:
             self._ledgers.pop(partition, None)
+            self._clerk.forget(partition)
         consumer.incremental_unassign(partitions)
         logger.info("partitions %s: released", sorted(gone))
 
@@ -126,6 +135,18 @@ class Host:
         raise HostStopped(
             f"consuming {self._lifecycle}: {error.str()}: check the topic and the group, then start again"
         )
+
+    def _look_at_leases(self) -> None:
+        """Only where the fold has reached the end of the log: a Renew that waits there must be read first."""
+        now = time.monotonic()
+        if self._waiting or now - self._looked < LEASE_LOOK_S:
+            return
+        self._looked = now
+        for partition, ledger in self._ledgers.items():
+            place = TopicPartition(self._lifecycle, partition)
+            _, end = self._consumer.get_watermark_offsets(place, cached=True)
+            if 0 <= end <= self._next[partition]:
+                self._clerk.look(partition, ledger)
 
     def _process(self) -> None:
         batch = fold_batch(self._waiting, self._ledgers)

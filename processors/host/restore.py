@@ -5,6 +5,7 @@ import time
 from dataclasses import dataclass
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.host.clients import reader, retried, transactional_producer
 from rollbook.processors.host.errors import HostStopped

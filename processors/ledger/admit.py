@@ -34,7 +34,8 @@ def admit(run: Run, record: Admit, at: At) -> Verdict:
         return of_update(record, Outcome.REJECTED, Reason.UPDATE_FULL)
     items = tuple(_admit(run, config, update, record, figures, policy) for figures in record.items)
     left = _left(run, update)
-    verdict = of_update(record, Outcome.ACCEPTED, Reason.OK, items=items)
+    broken = next((Reason(one.reason) for one in items if one.reason != Reason.OK), None) if run.observes else None
+    verdict = of_update(record, Outcome.ACCEPTED, broken or Reason.OK, items=items, violation=broken is not None)
     grown = update.model_copy(update={"held": left, "last_activity_offset": at.offset})
     run.updates.put(record.update_id, remember(grown, record, record.part, at, verdict))
     return verdict
@@ -68,7 +69,7 @@ def _admit(
         run.trajectories.put(trajectory_id, after)
         return item(trajectory_id, Reason.OK, held, after, lag=lag, freshness=fresh, ratio=ratio)
     after = held
-    if config.admission.drift_gate is DriftGate.REQUIRED:
+    if config.admission.drift_gate is DriftGate.REQUIRED and not run.observes:
         end = Event.QUARANTINE if refusal is Reason.POLICY_DRIFT else Event.ABORT
         after = give_back(run, held, end)
     return item(trajectory_id, refusal, held, after, lag=lag, freshness=fresh, ratio=ratio)

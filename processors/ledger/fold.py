@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from rollbook.processors.ledger import admit, learner, policy, reserve, reward, rollout, run, update
+from rollbook.processors.ledger import admit, ending, floor, learner, policy, reserve, reward, rollout, run, update
 from rollbook.processors.ledger.keys import key_of
 from rollbook.processors.ledger.store import Journal, Run
 from rollbook.processors.ledger.verdict import At, Verdict
@@ -30,21 +30,28 @@ _CHAIN_LENGTH = 66  # a 64-character string as Avro's last field: two bytes of l
 _NO_CHAIN = "0" * 64
 
 HANDLERS: dict[type[Lifecycle], Callable[[Run, Any, At], Verdict]] = {
+    run_records.RunClosed: floor.run_closed,
     run_records.GenerationContract: run.generation_contract,
+    rollout_records.Dispatched: rollout.dispatched,
     rollout_records.Generated: rollout.generated,
     rollout_records.GenerationFailed: rollout.generation_failed,
     reward_records.RewardReady: reward.reward_ready,
     reward_records.RewardFailed: reward.reward_failed,
     reward_records.Discarded: reward.discarded,
+    reward_records.Quarantine: reward.quarantine,
     update_records.LearnerStarted: learner.learner_started,
     update_records.Reserve: reserve.reserve,
     update_records.Admit: admit.admit,
     update_records.UpdateStarted: update.update_started,
     update_records.Commit: update.commit,
-    update_records.Abort: update.abort,
-    update_records.RecordingSealed: update.recording_sealed,
+    update_records.Abort: ending.abort,
+    update_records.Renew: ending.renew,
+    update_records.LeaseExpired: ending.lease_expired,
+    update_records.RecordingSealed: ending.recording_sealed,
+    update_records.CheckpointSaved: learner.checkpoint_saved,
     policy_records.PolicyPrepared: policy.policy_prepared,
     policy_records.PolicyCommitted: policy.policy_committed,
+    policy_records.PolicyAbandoned: policy.policy_abandoned,
     policy_records.ActivationAck: policy.activation_ack,
     policy_records.Activate: policy.activate,
 }
@@ -136,6 +143,8 @@ class Ledger:
         except ContractViolation as error:
             return Verdict(Outcome.INVALID, Reason.CONTRACT_VIOLATION, detail=error.field)
         at = At(offset=source.offset, sequence=of_run.head.sequence + 1, content=decoded.content)
+        if of_run.head.closed:
+            return Verdict(Outcome.REJECTED, Reason.RUN_CLOSED)
         if isinstance(record, run_records.RunConfigured):
             if record.fold_version > FOLD_VERSION:
                 raise NewerFoldVersion(
@@ -171,6 +180,7 @@ class Ledger:
             record_type=record_type,
             event_id=event_id,
             outcome=verdict.outcome,
+            violation=verdict.violation or (verdict.outcome is Outcome.REJECTED and of_run.observes),
             reason=verdict.reason.value,
             detail=verdict.detail,
             subject=verdict.subject,

@@ -55,21 +55,23 @@ class Groups:
         self._claimable: dict[Shape, set[str]] = {}
 
     def change(self, key: str, before: TrajectoryState | None, after: TrajectoryState | None) -> None:
-        """A trajectory came, changed or went; it never changes its group."""
-        known = after or before
-        if known is None:
-            return
-        group = self._groups.setdefault(known.group_id, _Group())
+        """A trajectory came, changed or went; a reward that is kept apart takes it to another group."""
+        for member, by in ((before, -1), (after, 1)):
+            if member is not None:
+                self._count(key, member, by)
+
+    def _count(self, key: str, member: TrajectoryState, by: int) -> None:
+        name = f"{member.group_id}\x1f{member.apart}" if member.apart else member.group_id
+        group = self._groups.setdefault(name, _Group())
         shape = group.shape
-        if before is not None:
-            group.count(before, -1)
-            group.members.discard(key)
-        if after is not None:
-            group.count(after, 1)
+        group.count(member, by)
+        if by > 0:
             group.members.add(key)
-        self._move(known.group_id, shape, group.shape)
+        else:
+            group.members.discard(key)
+        self._move(name, shape, group.shape)
         if not group.members:
-            del self._groups[known.group_id]
+            del self._groups[name]
 
     def _move(self, group_id: str, before: Shape | None, after: Shape | None) -> None:
         if before == after:

@@ -1,50 +1,73 @@
-"""LearnerStarted, and what every record of a learner must pass: fence, end, holder, first answer."""
+"""LearnerStarted, CheckpointSaved, and what every record of a learner must pass: fence, end, holder, first answer."""
 
+import dataclasses
+from collections.abc import Sequence
+
+from rollbook.processors.ledger.matrix import StateOf, row
 from rollbook.processors.ledger.moves import give_back, orphan_policies, quarantine_tainted
 from rollbook.processors.ledger.store import Run, is_open
 from rollbook.processors.ledger.verdict import At, UpdateRecord, Verdict, mass_change, of_update, subject
 from rollbook.processors.lifecycle import Event
 from rollbook.processors.reasons import Reason
 from rollbook.schemas.records.decision import Outcome
-from rollbook.schemas.records.ledger import Answer, LearnerState, UpdateState, UpdateStatus
-from rollbook.schemas.records.update import LearnerStarted
+from rollbook.schemas.records.ledger import Answer, CheckpointState, LearnerState, UpdateState, UpdateStatus
+from rollbook.schemas.records.update import Checkpoint, CheckpointSaved, LearnerStarted
 
 
 def learner_started(run: Run, record: LearnerStarted, at: At) -> Verdict:
-    """Compare-and-set on the learner's epoch. A start from no checkpoint undoes all that the learner committed."""
+    """Compare-and-set on the learner's epoch. What the learner committed and its checkpoint does not contain is undone;
+    a start from no checkpoint undoes all of it."""
     known = run.learners.get(record.learner_id)
     if known is not None and known.content == at.content and known.incarnation == record.incarnation:
         return _answer(Outcome.DUPLICATE, Reason.DUPLICATE, record)
     epoch = 0 if known is None else known.epoch
     if record.expected_epoch != epoch:
         return _answer(Outcome.REJECTED, Reason.EPOCH_CONFLICT, record, detail=f"current epoch {epoch}")
+    contained = 0
     if record.checkpoint is not None:
-        return _answer(Outcome.REJECTED, Reason.UNKNOWN_CHECKPOINT, record, detail=record.checkpoint.id)
+        saved = run.checkpoints.get(record.checkpoint.id)
+        refusal = _unfit(saved, record.checkpoint, record.learner_id)
+        if refusal is not None or saved is None:
+            return _answer(Outcome.REJECTED, refusal or Reason.UNKNOWN_CHECKPOINT, record, detail=record.checkpoint.id)
+        contained = saved.commit_order
     run.learners.put(
         record.learner_id,
         LearnerState(
             learner_id=record.learner_id, epoch=at.sequence, incarnation=record.incarnation, content=at.content
         ),
     )
-    return _start_anew(run, record)
+    return _start_anew(run, record, contained)
 
 
-def _start_anew(run: Run, record: LearnerStarted) -> Verdict:
+def _unfit(saved: CheckpointState | None, wanted: Checkpoint, learner_id: str) -> Reason | None:
+    if saved is None or saved.digest != wanted.digest:
+        return Reason.UNKNOWN_CHECKPOINT
+    if saved.learner_id != learner_id:
+        return Reason.FOREIGN_CHECKPOINT
+    return Reason.CHECKPOINT_ORPHANED if saved.orphaned else None
+
+
+def _start_anew(run: Run, record: LearnerStarted, contained: int) -> Verdict:
+    """End the learner's open updates, and undo those of its standing commits that come after `contained`."""
     mine = [u for u in run.updates.values() if u.learner is not None and u.learner.learner_id == record.learner_id]
     opened = [update for update in mine if is_open(update)]
-    committed = [update for update in mine if update.status is UpdateStatus.COMMITTED]
-    orphans = orphan_policies(run, [update.update_id for update in (*opened, *committed)])
-    released, rolled_back = [], []
+    undone = [u for u in mine if u.status is UpdateStatus.COMMITTED and u.commit_order > contained]
+    orphans = orphan_policies(run, [update.update_id for update in (*opened, *undone)])
+    checkpoints = _orphan_checkpoints(run, record.learner_id, undone)
+    released, rolled_back, forgotten = [], [], []
     for update in opened:
         released += end_update(run, update, UpdateStatus.ABORTED, Event.ABORT)
-    for update in committed:
+    for update in undone:
+        forgotten += [name for name in update.trained if name not in run.trajectories]
         rolled_back += roll_back(run, update)
     quarantined = quarantine_tainted(run, orphans)
     changes = (
         *mass_change("updates aborted", (update.update_id for update in opened)),
         *mass_change("trajectories released", released),
-        *mass_change("updates rolled back", (update.update_id for update in committed)),
+        *mass_change("updates rolled back", (update.update_id for update in undone)),
         *mass_change("trajectories rolled back", rolled_back),
+        *mass_change("trajectories rolled back, but forgotten", forgotten),
+        *mass_change("checkpoints orphaned", checkpoints),
         *mass_change("policies orphaned", map(str, orphans)),
         *mass_change("trajectories quarantined with an orphaned policy", quarantined),
     )
@@ -54,6 +77,59 @@ def _start_anew(run: Run, record: LearnerStarted) -> Verdict:
         subject=subject("learner", record.learner_id),
         learner_id=record.learner_id,
         mass_changes=changes,
+    )
+
+
+def _orphan_checkpoints(run: Run, learner_id: str, undone: Sequence[UpdateState]) -> list[str]:
+    """Orphan the learner's checkpoints that contain an undone update: those saved at its commit or later."""
+    if not undone:
+        return []
+    first = min(update.commit_order for update in undone)
+    ids = []
+    for saved in run.checkpoints.values():
+        if saved.learner_id == learner_id and saved.commit_order >= first and not saved.orphaned:
+            run.checkpoints.put(saved.checkpoint_id, saved.model_copy(update={"orphaned": True}))
+            ids.append(saved.checkpoint_id)
+    return ids
+
+
+def checkpoint_saved(run: Run, record: CheckpointSaved, at: At) -> Verdict:
+    """A learner's state is on disk. It contains the learner's standing commits up to its last update."""
+    fenced = refuse_fenced(run, record)
+    if fenced is not None:
+        return fenced
+    known = run.checkpoints.get(record.checkpoint.id)
+    if known is not None:
+        same = known.content == at.content
+        outcome = Outcome.DUPLICATE if same else Outcome.REJECTED
+        return _of_checkpoint(record, outcome, Reason.DUPLICATE if same else Reason.CONFLICT)
+    order = 0
+    if record.last_update_id is not None:
+        last = run.updates.get(record.last_update_id)
+        mine = last is not None and last.learner is not None and last.learner.learner_id == record.learner.learner_id
+        if last is None or not mine or last.status is not UpdateStatus.COMMITTED:
+            return _of_checkpoint(record, Outcome.REJECTED, Reason.NOT_COMMITTED)
+        order = last.commit_order
+    run.checkpoints.put(
+        record.checkpoint.id,
+        CheckpointState(
+            checkpoint_id=record.checkpoint.id,
+            learner_id=record.learner.learner_id,
+            content=at.content,
+            digest=record.checkpoint.digest,
+            commit_order=order,
+        ),
+    )
+    return _of_checkpoint(record, Outcome.ACCEPTED, Reason.OK)
+
+
+def _of_checkpoint(record: CheckpointSaved, outcome: Outcome, reason: Reason) -> Verdict:
+    return Verdict(
+        outcome,
+        reason,
+        subject=subject("checkpoint", record.checkpoint.id),
+        update_id=record.last_update_id,
+        learner_id=record.learner.learner_id,
     )
 
 
@@ -83,37 +159,43 @@ def roll_back(run: Run, update: UpdateState) -> list[str]:
     return list(update.trained)
 
 
-def refuse(run: Run, record: UpdateRecord, at: At, *, part: int = 0, may_open: bool = False) -> Verdict | None:
+def refuse(run: Run, record: UpdateRecord, at: At, *, part: int = 0) -> Verdict | None:
     """The answer to a learner's record that does not reach its items, in the order that protects training: fenced,
-    ended, not the holder, answered before. None: judge the items. `may_open`: an unknown update is no refusal."""
+    ended, not the holder, answered before, refused by the update's state. None: judge the items."""
     fenced = refuse_fenced(run, record)
     if fenced is not None:
         return fenced
+    record_type = type(record).__name__
     update = run.updates.get(record.update_id)
+    found = row(StateOf.UPDATE, record_type, None if update is None else update.status)
     if update is None:
-        return None if may_open else of_update(record, Outcome.REJECTED, Reason.NOT_HOLDER, "no such update")
-    if not is_open(update):
+        return None if found.outcome is Outcome.ACCEPTED else of_update(record, found.outcome, found.reason)
+    if not is_open(update) and found.outcome is not Outcome.ACCEPTED:
         if update.end_content == at.content and update.learner == record.learner:
             return of_update(record, Outcome.DUPLICATE, Reason.DUPLICATE, update.status.value)
-        return of_update(record, Outcome.REJECTED, Reason.UPDATE_ENDED, update.status.value)
+        return of_update(record, found.outcome, found.reason, update.status.value)
     if update.learner != record.learner:
         return of_update(record, Outcome.REJECTED, Reason.NOT_HOLDER, "another learner or epoch holds it")
     for first in update.answers:
-        if first.record_type == type(record).__name__ and first.part == part:
+        if first.record_type == record_type and first.part == part:
             if first.content == at.content:
                 return of_update(record, Outcome.DUPLICATE, Reason.DUPLICATE, items=first.items)
             return of_update(record, Outcome.REJECTED, Reason.CONFLICT, f"part {part} was another {first.record_type}")
-    return None
+    return None if found.outcome is Outcome.ACCEPTED else of_update(record, found.outcome, found.reason)
 
 
-def refuse_fenced(run: Run, record: UpdateRecord) -> Verdict | None:
+def refuse_fenced(run: Run, record: UpdateRecord | CheckpointSaved) -> Verdict | None:
     """The answer to a record whose learner is not in this epoch."""
     assert record.learner is not None, "an operator's record has no epoch"
-    state = run.learners.get(record.learner.learner_id)
+    learner_id = record.learner.learner_id
+    state = run.learners.get(learner_id)
     if state is not None and not state.fenced and state.epoch == record.learner.epoch:
         return None
-    epoch = 0 if state is None else state.epoch
-    return of_update(record, Outcome.REJECTED, Reason.LEARNER_FENCED, f"current epoch {epoch}")
+    detail = f"current epoch {0 if state is None else state.epoch}"
+    if isinstance(record, CheckpointSaved):
+        verdict = _of_checkpoint(record, Outcome.REJECTED, Reason.LEARNER_FENCED)
+        return dataclasses.replace(verdict, detail=detail)
+    return of_update(record, Outcome.REJECTED, Reason.LEARNER_FENCED, detail)
 
 
 def remember(update: UpdateState, record: UpdateRecord, part: int, at: At, verdict: Verdict) -> UpdateState:

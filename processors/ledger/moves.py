@@ -24,10 +24,12 @@ def give_back(run: Run, trajectory: TrajectoryState, *events: Event) -> Trajecto
 
 
 def tainted(run: Run, trajectory: TrajectoryState) -> bool:
-    """Whether a span's policy contains undone updates, or is known with another hash."""
+    """Whether a span's policy contains undone updates, was abandoned, or is known with another hash."""
     for ref in trajectory.policies:
         policy = run.policies.get(ref.version)
-        if policy is not None and (policy.orphaned or policy.artifact.hash != ref.artifact_hash):
+        if policy is None:
+            continue
+        if policy.orphaned or policy.abandoned or policy.artifact.hash != ref.artifact_hash:
             return True
     return False
 

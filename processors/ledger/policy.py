@@ -1,7 +1,9 @@
-"""PolicyPrepared, PolicyCommitted, ActivationAck and Activate: weights from their preparation to their activation."""
+"""Weights from PolicyPrepared to Activate: prepared, written, acknowledged, active, or abandoned."""
 
 from rollbook.processors.gates import ack_gate, artifact_gate
+from rollbook.processors.ledger.floor import raise_floor
 from rollbook.processors.ledger.lag import known_policy
+from rollbook.processors.ledger.matrix import PolicyPhase, StateOf, row
 from rollbook.processors.ledger.moves import quarantine_tainted
 from rollbook.processors.ledger.store import Run
 from rollbook.processors.ledger.verdict import At, Verdict, mass_change, subject
@@ -9,7 +11,7 @@ from rollbook.processors.reasons import Reason
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.decision import Outcome, Released, Subject
 from rollbook.schemas.records.ledger import PendingFact, PolicyState, UpdateStatus, WorkerState
-from rollbook.schemas.records.policy import Activate, ActivationAck, PolicyCommitted, PolicyPrepared
+from rollbook.schemas.records.policy import Activate, ActivationAck, PolicyAbandoned, PolicyCommitted, PolicyPrepared
 
 UNDONE = (UpdateStatus.ABORTED, UpdateStatus.ROLLED_BACK)
 
@@ -28,6 +30,8 @@ def policy_prepared(run: Run, record: PolicyPrepared, at: At) -> Verdict:
     restored = None if record.rollback_of is None else run.policies.get(record.rollback_of)
     if record.rollback_of is not None and restored is None:
         return Verdict(Outcome.REJECTED, Reason.UNKNOWN_ROLLBACK, f"version {record.rollback_of}", about)
+    if restored is not None and restored.abandoned:
+        return Verdict(Outcome.REJECTED, Reason.POLICY_ABANDONED, f"version {restored.version}", about)
     source = restored or parent
     again = _contained_already(run, source, record.update_ids)
     if again is not None:
@@ -179,18 +183,57 @@ def activate(run: Run, record: Activate, at: At) -> Verdict:
     if policy.activation_content == at.content:
         return Verdict(Outcome.DUPLICATE, Reason.DUPLICATE, subject=about)
     refusal, detail = _unfit(run, policy, record)
-    if refusal is not None:
+    if refusal is not None and not run.observes:
         return Verdict(Outcome.REJECTED, refusal, detail, about)
     serves = {
         worker.worker_id: None if worker.serves is None else (worker.serves.version, worker.serves.artifact_hash)
         for worker in run.workers.values()
     }
     acks, missing, mismatched = ack_gate((wanted.version, wanted.artifact_hash), serves, run.config.required_workers)
-    if acks is not None:
+    if acks is not None and not run.observes:
         return Verdict(Outcome.REJECTED, acks, subject=about, missing_workers=missing, mismatched_workers=mismatched)
-    run.policies.put(wanted.version, policy.model_copy(update={"activated": True, "activation_content": at.content}))
+    activated = {"activated": True, "activated_offset": at.offset, "activation_content": at.content}
+    run.policies.put(wanted.version, policy.model_copy(update=activated))
     run.change_head(active=wanted, active_orphaned=False)
-    return Verdict(Outcome.ACCEPTED, Reason.ACTIVATED, subject=about)
+    broken = refusal or acks
+    return Verdict(
+        Outcome.ACCEPTED,
+        broken or Reason.ACTIVATED,
+        detail if broken else "",
+        about,
+        missing_workers=missing,
+        mismatched_workers=mismatched,
+        mass_changes=raise_floor(run),
+        violation=broken is not None,
+    )
+
+
+def policy_abandoned(run: Run, record: PolicyAbandoned, at: At) -> Verdict:
+    """The version will never be active; concerns it alone, its descendants stand."""
+    policy = run.policies.get(record.version)
+    found = row(StateOf.POLICY, "PolicyAbandoned", None if policy is None else phase_of(run, policy))
+    about = subject("policy", record.version, "" if policy is None else policy.artifact.hash)
+    if policy is None or found.outcome is not Outcome.ACCEPTED:
+        return Verdict(found.outcome, found.reason, subject=about)
+    run.policies.put(record.version, policy.model_copy(update={"abandoned": True}))
+    changes = mass_change(
+        "trajectories quarantined with an abandoned policy", quarantine_tainted(run, (record.version,))
+    )
+    return Verdict(Outcome.ACCEPTED, Reason.OK, record.reason.value, about, mass_changes=changes)
+
+
+def phase_of(run: Run, policy: PolicyState) -> PolicyPhase:
+    """What a policy is, for the table of records and states."""
+    active = run.head.active is not None and run.head.active.version == policy.version
+    if active:
+        return PolicyPhase.ACTIVE
+    if policy.abandoned:
+        return PolicyPhase.ABANDONED
+    if policy.orphaned:
+        return PolicyPhase.ORPHANED
+    if policy.activated:
+        return PolicyPhase.SUPERSEDED
+    return PolicyPhase.COMMITTED if policy.committed else PolicyPhase.PREPARED
 
 
 def _unfit(run: Run, policy: PolicyState, record: Activate) -> tuple[Reason | None, str]:
@@ -201,6 +244,8 @@ def _unfit(run: Run, policy: PolicyState, record: Activate) -> tuple[Reason | No
     refusal = artifact_gate(policy.committed, policy.version, active.version)
     if refusal is not None:
         return refusal, f"active version {active.version}"
+    if policy.abandoned:
+        return Reason.POLICY_ABANDONED, ""
     if policy.orphaned:
         return Reason.POLICY_ORPHANED, ""
     ancestor: PolicyState | None = policy

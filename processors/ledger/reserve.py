@@ -10,18 +10,18 @@ from rollbook.processors.ledger.verdict import At, Verdict, item, of_update
 from rollbook.processors.lifecycle import Event
 from rollbook.processors.reasons import Reason
 from rollbook.schemas.records.decision import ItemDecision, Outcome
-from rollbook.schemas.records.ledger import UpdateState, UpdateStatus
+from rollbook.schemas.records.ledger import TrajectoryStatus, UpdateState, UpdateStatus
 from rollbook.schemas.records.update import Reserve, ReserveMode
+
+_FREE = TrajectoryStatus.REWARDED
 
 
 def reserve(run: Run, record: Reserve, at: At) -> Verdict:
     """Judge every item first, then take all, or those that pass."""
-    refusal = refuse(run, record, at, part=record.part, may_open=True)
+    refusal = refuse(run, record, at, part=record.part)
     if refusal is not None:
         return refusal
     update = run.updates.get(record.update_id) or _opened(run, record, at)
-    if update.status is UpdateStatus.STARTED:
-        return of_update(record, Outcome.REJECTED, Reason.UPDATE_STARTED)
     config = run.configs.get(update.config_version)
     assert config is not None, "configurations are never forgotten"
     asked = Asked(record, update, config)
@@ -30,6 +30,8 @@ def reserve(run: Run, record: Reserve, at: At) -> Verdict:
         detail = f"{passed_over} groups passed over" if passed_over else ""
     else:
         judged, detail = [judge(run, asked, item.trajectory_id, item.expected_revision) for item in record.items], ""
+        if run.observes:
+            return _observed(run, record, at, update, judged)
         if record.mode is ReserveMode.ALL and not all(found.passes for found in judged):
             return _all_or_none(record, judged)
     taken = [found for found in judged if found.passes]
@@ -59,11 +61,25 @@ def _opened(run: Run, record: Reserve, at: At) -> UpdateState:
     )
 
 
+def _observed(run: Run, record: Reserve, at: At, update: UpdateState, judged: list[Judged]) -> Verdict:
+    """In observe mode the trainer has taken what it names: all that can be held is, and refusals are breaches."""
+    free = [found for found in judged if found.trajectory is not None and found.trajectory.status is _FREE]
+    added = [found.trajectory_id for found in free]
+    if outgrows(update, (found.trajectory_id for found in judged), added):
+        return of_update(record, Outcome.REJECTED, Reason.UPDATE_FULL)
+    items = tuple(_take(run, update, found) if found in free else _unchanged(found) for found in judged)
+    broken = next((found.reason for found in judged if not found.passes), None)
+    verdict = of_update(record, Outcome.ACCEPTED, broken or Reason.OK, items=items, violation=broken is not None)
+    grown = update.model_copy(update={"held": (*update.held, *added), "last_activity_offset": at.offset})
+    run.updates.put(record.update_id, remember(grown, record, record.part, at, verdict))
+    return verdict
+
+
 def _take(run: Run, update: UpdateState, found: Judged) -> ItemDecision:
     before = found.trajectory
     assert before is not None, "only a known trajectory passes"
     after = before
-    if found.reason is Reason.RESERVED:
+    if before.status is _FREE:
         after = move(run, before, Event.RESERVE, update_id=update.update_id, lag=found.lag, admitted_ratio=None)
     return item(found.trajectory_id, found.reason, before, after, lag=found.lag, freshness=found.freshness)
 

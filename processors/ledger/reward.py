@@ -1,26 +1,38 @@
-"""RewardReady, RewardFailed and Discarded: rewards, their failures, and what is filtered out."""
+"""RewardReady, RewardFailed, Discarded and Quarantine: rewards, their failures, and what is taken out of use."""
 
 import hashlib
 import json
 
+from rollbook.processors.ledger.matrix import StateOf, row
 from rollbook.processors.ledger.moves import move
 from rollbook.processors.ledger.store import Run
 from rollbook.processors.ledger.verdict import At, Verdict, item, outcome_of, subject
-from rollbook.processors.lifecycle import Event, allowed
 from rollbook.processors.reasons import Reason
 from rollbook.schemas.records.decision import ItemDecision, Outcome
-from rollbook.schemas.records.ledger import PendingFact, TrajectoryStatus
-from rollbook.schemas.records.reward import Discarded, RewardFailed, RewardItem, RewardReady
+from rollbook.schemas.records.ledger import PendingFact
+from rollbook.schemas.records.reward import Discarded, Quarantine, RewardFailed, RewardItem, RewardReady
+from rollbook.schemas.records.run import Unpinned
 
 
 def reward_ready(run: Run, record: RewardReady, at: At) -> Verdict:
     """Rewards, each judged by itself; one that comes before its trajectory waits for it."""
     about = subject("reward", record.reward.rule_id)
     pinned = run.config.pinned_rewards
-    if pinned and record.reward not in pinned:
+    usual = not pinned or record.reward in pinned
+    if not usual and run.config.unpinned is Unpinned.REFUSE:
         return Verdict(Outcome.REJECTED, Reason.REWARD_NOT_PINNED, subject=about)
+    apart = "" if usual else _identity_hash(record)
     items = tuple(
-        _fact(run, reward.trajectory_id, Event.REWARD_READY, "RewardReady", content_of(record, reward), at)
+        _fact(
+            run,
+            PendingFact(
+                subject_id=reward.trajectory_id,
+                record_type="RewardReady",
+                content=content_of(record, reward),
+                offset=at.offset,
+                apart=apart,
+            ),
+        )
         for reward in record.items
     )
     outcome, reason = outcome_of(items, (Reason.REWARDED,))
@@ -29,16 +41,36 @@ def reward_ready(run: Run, record: RewardReady, at: At) -> Verdict:
 
 def reward_failed(run: Run, record: RewardFailed, at: At) -> Verdict:
     """The reward could not be had; the trajectory keeps waiting for a later one, but its group no longer does."""
-    decided = _fact(run, record.trajectory_id, Event.REWARD_FAILED, "RewardFailed", at.content, at)
+    fact = PendingFact(
+        subject_id=record.trajectory_id, record_type="RewardFailed", content=at.content, offset=at.offset
+    )
+    decided = _fact(run, fact)
     outcome, reason = outcome_of((decided,), (Reason.REWARD_FAILED,))
     return Verdict(outcome, reason, subject=subject("trajectory", record.trajectory_id), items=(decided,))
 
 
 def discarded(run: Run, record: Discarded, at: At) -> Verdict:
     """Filtered out: neither a failure nor a refusal."""
-    items = tuple(_discard(run, trajectory_id) for trajectory_id in record.trajectory_ids)
-    outcome, reason = outcome_of(items, (Reason.DISCARDED,))
-    return Verdict(outcome, reason, subject=subject("run", run.run_id), detail=record.reason.value, items=items)
+    return _take_out(run, "Discarded", record.trajectory_ids, Reason.DISCARDED, record.reason.value)
+
+
+def quarantine(run: Run, record: Quarantine, at: At) -> Verdict:
+    """Taken out of use by a person or a check."""
+    return _take_out(run, "Quarantine", record.trajectory_ids, Reason.QUARANTINED, record.reason)
+
+
+def _take_out(run: Run, record_type: str, ids: tuple[str, ...], done: Reason, why: str) -> Verdict:
+    items = tuple(_take_one_out(run, record_type, trajectory_id) for trajectory_id in ids)
+    outcome, reason = outcome_of(items, (done,))
+    return Verdict(outcome, reason, subject=subject("run", run.run_id), detail=why, items=items)
+
+
+def _take_one_out(run: Run, record_type: str, trajectory_id: str) -> ItemDecision:
+    known = run.trajectories.get(trajectory_id)
+    found = row(StateOf.TRAJECTORY, record_type, None if known is None else known.status)
+    if known is None or found.outcome is not Outcome.ACCEPTED:
+        return item(trajectory_id, found.reason, known)
+    return item(trajectory_id, found.reason, known, move(run, known, *found.events))
 
 
 def content_of(record: RewardReady, reward: RewardItem) -> str:
@@ -56,43 +88,42 @@ def content_of(record: RewardReady, reward: RewardItem) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _fact(run: Run, trajectory_id: str, event: Event, record_type: str, content: str, at: At) -> ItemDecision:
-    known = run.trajectories.get(trajectory_id)
-    if known is None:
-        return _keep(run, trajectory_id, event, record_type, content, at)
-    if known.reward_content == content:
-        return item(trajectory_id, Reason.DUPLICATE, known)
-    if allowed(known.status, event):
-        ready = event is Event.REWARD_READY
-        after = move(run, known, event, reward_content=content, reward_offset=at.offset if ready else None)
-        return item(trajectory_id, Reason.REWARDED if ready else Reason.REWARD_FAILED, known, after)
-    rewarded_before = known.reward_offset is not None and event is Event.REWARD_READY
-    return item(trajectory_id, Reason.CONFLICT if rewarded_before else Reason.ILLEGAL_TRANSITION, known)
+def _identity_hash(record: RewardReady) -> str:
+    rule = record.reward
+    return hashlib.sha256(json.dumps((rule.rule_id, rule.version, rule.hash)).encode()).hexdigest()
 
 
-def _keep(run: Run, trajectory_id: str, event: Event, record_type: str, content: str, at: At) -> ItemDecision:
-    """Keep an early fact. A reward replaces the failure that waits: that is where the two would lead."""
-    key = f"trajectory {trajectory_id}"
+def _fact(run: Run, fact: PendingFact) -> ItemDecision:
+    known = run.trajectories.get(fact.subject_id)
+    if known is not None and known.reward_content == fact.content:
+        return item(fact.subject_id, Reason.DUPLICATE, known)
+    found = row(StateOf.TRAJECTORY, fact.record_type, None if known is None else known.status)
+    if found.outcome is Outcome.PENDING:
+        return _keep(run, fact)
+    if known is None or found.outcome is not Outcome.ACCEPTED:
+        return item(fact.subject_id, found.reason, known)
+    ready = fact.record_type == "RewardReady"
+    after = move(
+        run,
+        known,
+        *found.events,
+        apart=f"{known.apart}{fact.apart}",
+        reward_content=fact.content,
+        reward_offset=fact.offset if ready else None,
+    )
+    return item(fact.subject_id, found.reason, known, after)
+
+
+def _keep(run: Run, fact: PendingFact) -> ItemDecision:
+    """Keep an early fact. Of a failure and a reward that both wait, the reward stays: there the two would lead."""
+    key = f"trajectory {fact.subject_id}"
     waiting = run.pending.get(key)
     if waiting is not None:
-        if waiting.content == content:
-            return item(trajectory_id, Reason.DUPLICATE)
-        if not (waiting.record_type == "RewardFailed" and event is Event.REWARD_READY):
-            return item(trajectory_id, Reason.CONFLICT)
+        if waiting.content == fact.content:
+            return item(fact.subject_id, Reason.DUPLICATE)
+        if not (waiting.record_type == "RewardFailed" and fact.record_type == "RewardReady"):
+            return item(fact.subject_id, Reason.CONFLICT)
     elif len(run.pending) >= run.config.max_pending:
-        return item(trajectory_id, Reason.PENDING_FULL)
-    run.pending.put(
-        key, PendingFact(subject_id=trajectory_id, record_type=record_type, content=content, offset=at.offset)
-    )
-    return item(trajectory_id, Reason.PENDING)
-
-
-def _discard(run: Run, trajectory_id: str) -> ItemDecision:
-    known = run.trajectories.get(trajectory_id)
-    if known is None:
-        return item(trajectory_id, Reason.MISSING_ROLLOUT)
-    if known.status is TrajectoryStatus.DISCARDED:
-        return item(trajectory_id, Reason.DUPLICATE, known)
-    if not allowed(known.status, Event.DISCARD):
-        return item(trajectory_id, Reason.ILLEGAL_TRANSITION, known)
-    return item(trajectory_id, Reason.DISCARDED, known, move(run, known, Event.DISCARD))
+        return item(fact.subject_id, Reason.PENDING_FULL)
+    run.pending.put(key, fact)
+    return item(fact.subject_id, Reason.PENDING)

@@ -1,5 +1,6 @@
-"""Generated and GenerationFailed: trajectories become known, and facts that waited for them take their turn."""
+"""Dispatched, Generated and GenerationFailed: trajectories become known, and facts that waited take their turn."""
 
+from rollbook.processors.ledger.matrix import Row, StateOf, row
 from rollbook.processors.ledger.moves import tainted
 from rollbook.processors.ledger.store import Run
 from rollbook.processors.ledger.verdict import At, Verdict, item, subject
@@ -9,67 +10,117 @@ from rollbook.schemas.digests import trajectory_evidence_digest
 from rollbook.schemas.records.common import PolicyRef, TrajectoryIdentity
 from rollbook.schemas.records.decision import Outcome, Released
 from rollbook.schemas.records.ledger import PendingFact, TrajectoryState, TrajectoryStatus
-from rollbook.schemas.records.rollout import Generated, GenerationFailed, Purpose
+from rollbook.schemas.records.rollout import Dispatched, Generated, GenerationFailed, Purpose
+from rollbook.schemas.records.run import Unpinned
 from rollbook.schemas.types import INT63_MAX
+
+
+def dispatched(run: Run, record: Dispatched, at: At) -> Verdict:
+    """A generation has begun. One that is reported over already only confirms what is known."""
+    known, found, refusal = _meet(run, "Dispatched", record.identity, at)
+    if refusal is not None:
+        return refusal
+    if known is not None:
+        return _verdict(known, found.outcome, found.reason)
+    refused = _refused(run, {record.policy})
+    if refused is not None:
+        return Verdict(Outcome.REJECTED, refused, subject=subject("trajectory", record.identity.trajectory_id))
+    fresh = _new(record.identity, {record.policy}, at)
+    run.trajectories.put(fresh.trajectory_id, fresh)
+    return _verdict(None, Outcome.ACCEPTED, found.reason, fresh)
 
 
 def generated(run: Run, record: Generated, at: At) -> Verdict:
     """A whole trajectory; a reward that waited for it is applied as part of the same change."""
     about = subject("trajectory", record.identity.trajectory_id)
-    known = run.trajectories.get(record.identity.trajectory_id)
-    if known is not None:
-        return _again(known, at, Reason.CONFLICT)
-    refusal = _refusal(run, record)
+    known, found, refusal = _meet(run, "Generated", record.identity, at)
     if refusal is not None:
-        return Verdict(Outcome.REJECTED, refusal, subject=about)
+        return refusal
+    spans = {span.policy for segment in record.segments for span in segment.spans if span.policy is not None}
+    refused = _refused(run, spans, known) or _unpinned(run, record)
+    if refused is not None:
+        return Verdict(Outcome.REJECTED, refused, subject=about)
     active_tokens = sum(segment.active_tokens for segment in record.segments)
     if active_tokens > INT63_MAX:  # each segment keeps to the contract, but no record of the ledger can hold their sum
         return Verdict(Outcome.INVALID, Reason.CONTRACT_VIOLATION, detail="segments.active_tokens", subject=about)
-    spans = {span.policy for segment in record.segments for span in segment.spans if span.policy is not None}
-    fresh = _new(record.identity, TrajectoryStatus.GENERATED, spans, at).model_copy(
+    fresh = _new(record.identity, spans, at).model_copy(
         update={
+            "apart": _apart(run, record),
             "purpose": record.purpose,
             "active_tokens": active_tokens,
             "evidence_digest": trajectory_evidence_digest([segment.evidence_digest for segment in record.segments]),
         }
     )
-    return _arrive(run, fresh, Reason.GENERATED)
+    return _arrive(run, known, fresh, found)
 
 
 def generation_failed(run: Run, record: GenerationFailed, at: At) -> Verdict:
     """An attempt that ended without a trajectory; its group no longer waits for it."""
-    known = run.trajectories.get(record.identity.trajectory_id)
-    if known is not None:
-        return _again(known, at, Reason.ILLEGAL_TRANSITION)
-    failed = _new(record.identity, TrajectoryStatus.GENERATION_FAILED, {record.policy}, at)
-    return _arrive(run, failed, Reason.GENERATION_FAILED)
+    known, found, refusal = _meet(run, "GenerationFailed", record.identity, at)
+    if refusal is not None:
+        return refusal
+    return _arrive(run, known, _new(record.identity, {record.policy}, at), found)
 
 
-def _again(known: TrajectoryState, at: At, otherwise: Reason) -> Verdict:
-    about = subject("trajectory", known.trajectory_id)
-    same = known.content == at.content
-    reason = Reason.DUPLICATE if same else otherwise
+def _meet(
+    run: Run, record_type: str, identity: TrajectoryIdentity, at: At
+) -> tuple[TrajectoryState | None, Row, Verdict | None]:
+    """What is known of the trajectory, the row that it meets, and the answer where that is all there is to say."""
+    known = run.trajectories.get(identity.trajectory_id)
+    found = row(StateOf.TRAJECTORY, record_type, None if known is None else known.status)
+    if known is None:
+        return None, found, None
+    if known.content == at.content:
+        return known, found, _verdict(known, Outcome.DUPLICATE, Reason.DUPLICATE)
+    place = (known.group_id, known.sample_index, known.group_expected)
+    if found.outcome is Outcome.ACCEPTED and place != (
+        identity.group_id,
+        identity.sample_index,
+        identity.group_expected,
+    ):
+        return known, found, _verdict(known, Outcome.REJECTED, Reason.CONFLICT)
+    return known, found, None if found.outcome is Outcome.ACCEPTED else _verdict(known, found.outcome, found.reason)
+
+
+def _verdict(
+    before: TrajectoryState | None, outcome: Outcome, reason: Reason, after: TrajectoryState | None = None
+) -> Verdict:
+    about = after or before
+    assert about is not None, "a verdict is about a trajectory"
+    decided = item(about.trajectory_id, reason, before, after)
+    if before is None:
+        decided = decided.model_copy(update={"state_before": NONE})
+    accepted = outcome is Outcome.ACCEPTED
     return Verdict(
-        Outcome.DUPLICATE if same else Outcome.REJECTED,
-        reason,
-        subject=about,
-        items=(item(known.trajectory_id, reason, known),),
+        outcome, Reason.OK if accepted else reason, subject=subject("trajectory", about.trajectory_id), items=(decided,)
     )
 
 
-def _refusal(run: Run, record: Generated) -> Reason | None:
-    config = run.config
-    if config.pinned_contracts and record.contract_hash not in config.pinned_contracts:
+def _refused(run: Run, policies: set[PolicyRef], known: TrajectoryState | None = None) -> Reason | None:
+    if any(ref.version < run.head.floor for ref in policies):
+        return Reason.BEYOND_HORIZON
+    return Reason.BACKLOG_FULL if known is None and run.trajectories.live >= run.config.max_live else None
+
+
+def _unpinned(run: Run, record: Generated) -> Reason | None:
+    if run.config.unpinned is Unpinned.APART:
+        return None
+    if run.config.pinned_contracts and record.contract_hash not in run.config.pinned_contracts:
         return Reason.CONTRACT_NOT_PINNED
-    if record.contract_hash not in run.contracts:
-        return Reason.UNREGISTERED_CONTRACT
-    return Reason.BACKLOG_FULL if run.trajectories.live >= config.max_live else None
+    return None if record.contract_hash in run.contracts else Reason.UNREGISTERED_CONTRACT
 
 
-def _new(identity: TrajectoryIdentity, status: TrajectoryStatus, policies: set[PolicyRef], at: At) -> TrajectoryState:
+def _apart(run: Run, record: Generated) -> str:
+    """What keeps the trajectory apart from its group: its contract, where that is unregistered or unpinned."""
+    pinned = run.config.pinned_contracts
+    usual = record.contract_hash in run.contracts and (not pinned or record.contract_hash in pinned)
+    return "" if usual else record.contract_hash
+
+
+def _new(identity: TrajectoryIdentity, policies: set[PolicyRef], at: At) -> TrajectoryState:
     return TrajectoryState(
         trajectory_id=identity.trajectory_id,
-        status=status,
+        status=TrajectoryStatus.DISPATCHED,
         revision=1,
         group_id=identity.group_id,
         sample_index=identity.sample_index,
@@ -83,46 +134,39 @@ def _new(identity: TrajectoryIdentity, status: TrajectoryStatus, policies: set[P
     )
 
 
-def _arrive(run: Run, fresh: TrajectoryState, reason: Reason) -> Verdict:
+def _arrive(run: Run, known: TrajectoryState | None, fresh: TrajectoryState, found: Row) -> Verdict:
     """Enter a trajectory in its final state: with the fact that waited for it, in quarantine where it is tainted."""
+    status = next_state(NONE if known is None else known.status, found.events[0])
+    after = fresh.model_copy(update={"status": status, "revision": 1 if known is None else known.revision + 1})
+    reason = found.reason
     fact = run.pending.get(f"trajectory {fresh.trajectory_id}")
-    after = fresh
     released: tuple[Released, ...] = ()
     if fact is not None:
         run.pending.drop(f"trajectory {fresh.trajectory_id}")
-        after, released = _apply(fresh, fact)
+        after, released = _apply(after, fact)
     if allowed(after.status, Event.QUARANTINE) and tainted(run, after):
         reason = Reason.QUARANTINED
         after = after.model_copy(update={"status": next_state(after.status, Event.QUARANTINE)})
     run.trajectories.put(fresh.trajectory_id, after)
-    decided = item(fresh.trajectory_id, reason, None, after).model_copy(update={"state_before": NONE})
-    return Verdict(
-        Outcome.ACCEPTED,
-        Reason.OK,
-        subject=subject("trajectory", fresh.trajectory_id),
-        items=(decided,),
-        released=released,
-    )
+    verdict = _verdict(known, Outcome.ACCEPTED, reason, after)
+    return Verdict(verdict.outcome, verdict.reason, subject=verdict.subject, items=verdict.items, released=released)
 
 
-def _apply(fresh: TrajectoryState, fact: PendingFact) -> tuple[TrajectoryState, tuple[Released, ...]]:
-    event = Event.REWARD_READY if fact.record_type == "RewardReady" else Event.REWARD_FAILED
-    fits = allowed(fresh.status, event)
-    after = fresh
-    if fits:
-        after = fresh.model_copy(
+def _apply(arrived: TrajectoryState, fact: PendingFact) -> tuple[TrajectoryState, tuple[Released, ...]]:
+    waited = row(StateOf.TRAJECTORY, fact.record_type, arrived.status)
+    after = arrived
+    if waited.outcome is Outcome.ACCEPTED:
+        ready = fact.record_type == "RewardReady"
+        after = arrived.model_copy(
             update={
-                "status": next_state(fresh.status, event),
+                "status": next_state(arrived.status, waited.events[0]),
+                "apart": f"{arrived.apart}{fact.apart}",
                 "reward_content": fact.content,
-                "reward_offset": fact.offset if event is Event.REWARD_READY else None,
+                "reward_offset": fact.offset if ready else None,
             }
         )
-    reason = Reason.REWARDED if event is Event.REWARD_READY else Reason.REWARD_FAILED
     return after, (
         Released(
-            offset=fact.offset,
-            record_type=fact.record_type,
-            subject_id=fact.subject_id,
-            reason=(reason if fits else Reason.ILLEGAL_TRANSITION).value,
+            offset=fact.offset, record_type=fact.record_type, subject_id=fact.subject_id, reason=waited.reason.value
         ),
     )

@@ -73,6 +73,9 @@ def _config(record: RunConfigured, at: At) -> RunConfig:
         required_workers=record.required_workers,
         pinned_contracts=record.pinned_contracts,
         pinned_rewards=record.pinned_rewards,
+        unpinned=record.unpinned,
+        horizon=record.horizon,
+        lease_ms=record.lease_ms,
         max_live=record.max_live,
         max_pending=record.max_pending,
     )

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from rollbook.processors.ledger.groups import Groups, add, is_ready, versions_of
 from rollbook.processors.lifecycle import LIVE
 from rollbook.schemas.records.ledger import (
+    CheckpointState,
     ContractState,
     LearnerState,
     PendingFact,
@@ -23,6 +24,7 @@ from rollbook.schemas.records.ledger import (
     UpdateStatus,
     WorkerState,
 )
+from rollbook.schemas.records.run import Enforcement
 from rollbook.schemas.types import Part
 
 K = TypeVar("K", str, int)
@@ -97,6 +99,11 @@ class Table(Generic[K, V]):
         """Remove a record."""
         self._journal.note(self, key, self._rows.get(key))
         self.assign(key, None)
+
+    def clear(self) -> None:
+        """Remove every record."""
+        for key in sorted(self._rows):
+            self.drop(key)
 
     def assign(self, key: K, value: V | None) -> None:
         """Set or remove without a journal entry: for undo and restore."""
@@ -230,6 +237,7 @@ class Run:
         self.pending: Table[str, PendingFact] = Table(run_id, "pending", PendingFact, journal)
         self.updates = Updates(run_id, journal)
         self.learners: Table[str, LearnerState] = Table(run_id, "learner", LearnerState, journal)
+        self.checkpoints: Table[str, CheckpointState] = Table(run_id, "checkpoint", CheckpointState, journal)
         self.policies: Table[int, PolicyState] = Table(run_id, "policy", PolicyState, journal)
         self.workers: Table[str, WorkerState] = Table(run_id, "worker", WorkerState, journal)
 
@@ -243,6 +251,7 @@ class Run:
             self.pending,
             self.updates,
             self.learners,
+            self.checkpoints,
             self.policies,
             self.workers,
         )
@@ -255,6 +264,11 @@ class Run:
     def change_head(self, **changes: object) -> None:
         """Replace fields of the head."""
         self.heads.put("", self.head.model_copy(update=changes))
+
+    @property
+    def observes(self) -> bool:
+        """Whether what clients report is taken as a fact, and breaches are only marked."""
+        return self.head.config_version > 0 and self.config.enforcement is Enforcement.OBSERVE
 
     @property
     def config(self) -> RunConfig:

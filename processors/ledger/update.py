@@ -1,25 +1,17 @@
-"""UpdateStarted, Commit, Abort and RecordingSealed: an update from its first optimizer step to its end."""
+"""UpdateStarted and Commit: an update while its rows enter the weights."""
 
 from collections import Counter
 
-from rollbook.processors.ledger.learner import end_update, refuse, refuse_fenced, remember
-from rollbook.processors.ledger.moves import give_back, move, orphan_policies, quarantine_tainted
-from rollbook.processors.ledger.store import Run, is_open
-from rollbook.processors.ledger.verdict import At, Verdict, item, mass_change, of_update
+from rollbook.processors.ledger.learner import refuse, remember
+from rollbook.processors.ledger.moves import give_back, move
+from rollbook.processors.ledger.store import Run
+from rollbook.processors.ledger.verdict import At, Verdict, item, of_update
 from rollbook.processors.lifecycle import Event
 from rollbook.processors.reasons import Reason
 from rollbook.schemas.records.decision import ItemDecision, Outcome
-from rollbook.schemas.records.ledger import SealedRank, TrajectoryState, UpdateState, UpdateStatus
+from rollbook.schemas.records.ledger import TrajectoryState, TrajectoryStatus, UpdateState, UpdateStatus
 from rollbook.schemas.records.run import DriftGate
-from rollbook.schemas.records.update import (
-    Abort,
-    AbortDisposition,
-    Commit,
-    Disposition,
-    DroppedItem,
-    RecordingSealed,
-    UpdateStarted,
-)
+from rollbook.schemas.records.update import Commit, Disposition, DroppedItem, UpdateStarted
 
 
 def update_started(run: Run, record: UpdateStarted, at: At) -> Verdict:
@@ -28,11 +20,17 @@ def update_started(run: Run, record: UpdateStarted, at: At) -> Verdict:
     if refusal is not None:
         return refusal
     update = _known(run, record.update_id)
+    broken: tuple[Reason, str] | None = None
     for other in run.updates.open_of(record.learner.learner_id):
         if other.update_id != record.update_id and other.status is UpdateStatus.STARTED:
-            return of_update(record, Outcome.REJECTED, Reason.OTHER_STARTED, other.update_id)
+            broken = (Reason.OTHER_STARTED, other.update_id)
+            break
+    if broken is not None and not run.observes:
+        return of_update(record, Outcome.REJECTED, *broken)
     items = tuple(item(held, Reason.HELD, _trajectory(run, held)) for held in update.held)
-    verdict = of_update(record, Outcome.ACCEPTED, Reason.OK, items=items)
+    verdict = of_update(
+        record, Outcome.ACCEPTED, *(broken or (Reason.OK, "")), items=items, violation=broken is not None
+    )
     started = update.model_copy(update={"status": UpdateStatus.STARTED})
     run.updates.put(record.update_id, remember(started, record, 0, at, verdict))
     return verdict
@@ -41,38 +39,54 @@ def update_started(run: Run, record: UpdateStarted, at: At) -> Verdict:
 def commit(run: Run, record: Commit, at: At) -> Verdict:
     """The update is in the weights. It must name exactly what is held, and train only on what was admitted."""
     refusal = refuse(run, record, at)
-    if refusal is not None:
+    if refusal is not None and not (run.observes and refusal.reason in _FACTS):
         return refusal
-    update = _known(run, record.update_id)
-    wrong = _wrong_commit(run, record, update)
-    if wrong is not None:
-        return of_update(record, Outcome.REJECTED, *wrong)
-    dropped = {drop.trajectory_id: drop for drop in record.dropped}
-    items = tuple(_settle(run, update, held, dropped.get(held)) for held in update.held)
+    update = run.updates.get(record.update_id) or _unheard_of(run, record, at)
+    broken = (refusal.reason, refusal.detail) if refusal is not None else _wrong_commit(run, record, update)
+    if broken is not None and not run.observes:
+        return of_update(record, Outcome.REJECTED, *broken)
+    trained = _trained(record)
+    dropped = {drop.trajectory_id: drop for drop in record.dropped if drop.trajectory_id not in trained}
+    named = [*update.held, *sorted((trained | set(dropped)) - set(update.held))]
+    items = tuple(_settle(run, update, name, name in trained, dropped.get(name)) for name in named)
     order = run.head.commits + 1
     run.change_head(commits=order)
-    run.updates.put(
-        record.update_id,
-        update.model_copy(
-            update={
-                "status": UpdateStatus.COMMITTED,
-                "held": (),
-                "answers": (),
-                "end_content": at.content,
-                "commit_order": order,
-                "trained": tuple(held for held in update.held if held not in dropped),
-            }
-        ),
+    committed = {
+        "status": UpdateStatus.COMMITTED,
+        "held": (),
+        "answers": (),
+        "in_doubt": False,
+        "end_content": at.content,
+        "commit_order": order,
+        "trained": tuple(one.trajectory_id for one in items if one.state_after == TrajectoryStatus.CONSUMED),
+    }
+    run.updates.put(record.update_id, update.model_copy(update=committed))
+    return of_update(record, Outcome.ACCEPTED, *(broken or (Reason.OK, "")), items=items, violation=broken is not None)
+
+
+_FACTS = (Reason.NOT_HOLDER, Reason.NOT_STARTED)
+"""Refusals that observe mode overrules for a learner in its own epoch: the rows are in its weights all the same. What a
+fenced learner reports changes nothing even there: its weights are of another lineage."""
+
+
+def _trained(record: Commit) -> set[str]:
+    return {trajectory_id for step in record.steps for trajectory_id in step.trajectory_ids}
+
+
+def _unheard_of(run: Run, record: Commit, at: At) -> UpdateState:
+    return UpdateState(
+        update_id=record.update_id,
+        status=UpdateStatus.STARTED,
+        learner=record.learner,
+        config_version=run.head.config_version,
+        opened_sequence=at.sequence,
+        last_activity_offset=at.offset,
     )
-    return of_update(record, Outcome.ACCEPTED, Reason.OK, items=items)
 
 
 def _wrong_commit(run: Run, record: Commit, update: UpdateState) -> tuple[Reason, str] | None:
-    if update.status is not UpdateStatus.STARTED:
-        return Reason.NOT_STARTED, ""
-    trained = {trajectory_id for step in record.steps for trajectory_id in step.trajectory_ids}
-    dropped = [drop.trajectory_id for drop in record.dropped]
-    named = [*trained, *dropped]
+    trained = _trained(record)
+    named = [*trained, *(drop.trajectory_id for drop in record.dropped)]
     if len(set(named)) != len(named) or set(named) != set(update.held):
         odd = sorted(set(named) ^ set(update.held)) or sorted(
             name for name, times in Counter(named).items() if times > 1
@@ -87,91 +101,22 @@ def _wrong_commit(run: Run, record: Commit, update: UpdateState) -> tuple[Reason
     return None
 
 
-def _settle(run: Run, update: UpdateState, trajectory_id: str, drop: DroppedItem | None) -> ItemDecision:
-    held = _trajectory(run, trajectory_id)
-    if drop is None:
-        after = move(run, held, Event.COMMIT)
-        return item(trajectory_id, Reason.TRAINED, held, after, lag=held.lag, ratio=held.admitted_ratio)
-    discard = (Event.DISCARD,) if drop.disposition is Disposition.DISCARD else ()
-    after = give_back(run, held, Event.DROP, *discard)
-    return item(trajectory_id, Reason.DROPPED, held, after, lag=held.lag, ratio=held.admitted_ratio)
-
-
-def abort(run: Run, record: Abort, at: At) -> Verdict:
-    """End an update without a commit: by its learner before UpdateStarted, by an operator at any time."""
-    if record.learner is not None:
-        return _learners_abort(run, record, at)
-    update = run.updates.get(record.update_id)
-    if update is None:
-        return of_update(record, Outcome.REJECTED, Reason.UNKNOWN_UPDATE)
-    if not is_open(update):
-        same = update.end_content == at.content
-        outcome, reason = (Outcome.DUPLICATE, Reason.DUPLICATE) if same else (Outcome.REJECTED, Reason.UPDATE_ENDED)
-        return of_update(record, outcome, reason, update.status.value)
-    if update.status is UpdateStatus.STARTED and update.learner is not None:
-        learner = run.learners.get(update.learner.learner_id)
-        assert learner is not None, "an open update has a started learner"
-        run.learners.put(learner.learner_id, learner.model_copy(update={"fenced": True}))
-    return _end(run, record, update, at)
-
-
-def _learners_abort(run: Run, record: Abort, at: At) -> Verdict:
-    refusal = refuse(run, record, at, may_open=True)
-    if refusal is not None:
-        return refusal
-    update = run.updates.get(record.update_id)
-    if update is not None and update.status is UpdateStatus.STARTED:
-        return of_update(record, Outcome.REJECTED, Reason.UPDATE_IN_DOUBT)
-    if update is None:  # an Abort that overtook its Reserve ends the id all the same
-        update = UpdateState(
-            update_id=record.update_id,
-            status=UpdateStatus.OPEN,
-            learner=record.learner,
-            config_version=run.head.config_version,
-            opened_sequence=at.sequence,
-            last_activity_offset=at.offset,
-        )
-    return _end(run, record, update, at)
-
-
-def _end(run: Run, record: Abort, update: UpdateState, at: At) -> Verdict:
-    before = [_trajectory(run, held) for held in update.held]
-    orphans = orphan_policies(run, [update.update_id])
-    event = Event.QUARANTINE if record.disposition is AbortDisposition.QUARANTINE else Event.ABORT
-    end_update(run, update, UpdateStatus.ABORTED, event, content=at.content)
-    quarantined = quarantine_tainted(run, orphans)
-    items = tuple(
-        item(held.trajectory_id, Reason.RELEASED, held, _trajectory(run, held.trajectory_id)) for held in before
-    )
-    changes = (
-        *mass_change("policies orphaned", map(str, orphans)),
-        *mass_change("trajectories quarantined with an orphaned policy", quarantined),
-    )
-    return of_update(
-        record, Outcome.ACCEPTED, Reason(record.reason.value), record.text, items=items, mass_changes=changes
-    )
-
-
-def recording_sealed(run: Run, record: RecordingSealed, at: At) -> Verdict:
-    """The recordings of one rank are written; may come after the commit, so an ended update is no refusal by itself."""
-    fenced = refuse_fenced(run, record)
-    if fenced is not None:
-        return fenced
-    update = run.updates.get(record.update_id)
-    if update is None or update.learner != record.learner:
-        return of_update(record, Outcome.REJECTED, Reason.NOT_HOLDER)
-    if update.status in (UpdateStatus.ABORTED, UpdateStatus.ROLLED_BACK):
-        return of_update(record, Outcome.REJECTED, Reason.UPDATE_ENDED, update.status.value)
-    for sealed in update.sealed:
-        if sealed.rank == record.rank:
-            same = sealed.content == at.content
-            outcome, reason = (Outcome.DUPLICATE, Reason.DUPLICATE) if same else (Outcome.REJECTED, Reason.CONFLICT)
-            return of_update(record, outcome, reason, f"rank {record.rank}")
-    if update.status is UpdateStatus.OPEN:
-        return of_update(record, Outcome.REJECTED, Reason.NOT_STARTED)
-    entry = SealedRank(rank=record.rank, content=at.content, offset=at.offset)
-    run.updates.put(record.update_id, update.model_copy(update={"sealed": (*update.sealed, entry)}))
-    return of_update(record, Outcome.ACCEPTED, Reason.OK, f"rank {record.rank}")
+def _settle(run: Run, update: UpdateState, trajectory_id: str, trained: bool, drop: DroppedItem | None) -> ItemDecision:
+    """What becomes of a row; one that the update does not hold, or does not name, only in observe mode."""
+    row = run.trajectories.get(trajectory_id)
+    held = trajectory_id in update.held
+    if row is None:
+        return item(trajectory_id, Reason.MISSING_ROLLOUT)
+    if trained and (held or row.status is TrajectoryStatus.REWARDED):
+        events = (Event.COMMIT,) if held else (Event.RESERVE, Event.COMMIT)
+        after = move(run, row, *events, update_id=update.update_id)
+        return item(trajectory_id, Reason.TRAINED, row, after, lag=row.lag, ratio=row.admitted_ratio)
+    if trained or not held:
+        return item(trajectory_id, Reason.NOT_HELD, row)
+    discard = (Event.DISCARD,) if drop is not None and drop.disposition is Disposition.DISCARD else ()
+    after = give_back(run, row, Event.DROP, *discard)
+    reason = Reason.DROPPED if drop is not None else Reason.RELEASED
+    return item(trajectory_id, reason, row, after, lag=row.lag, ratio=row.admitted_ratio)
 
 
 def _known(run: Run, update_id: str) -> UpdateState:

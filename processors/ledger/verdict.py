@@ -8,9 +8,9 @@ from rollbook.processors.reasons import Reason
 from rollbook.schemas.digests import digest_of_digests
 from rollbook.schemas.records.decision import ItemDecision, MassChange, Outcome, Released, Subject
 from rollbook.schemas.records.ledger import TrajectoryState
-from rollbook.schemas.records.update import Abort, Admit, Commit, RecordingSealed, Reserve, UpdateStarted
+from rollbook.schemas.records.update import Abort, Admit, Commit, RecordingSealed, Renew, Reserve, UpdateStarted
 
-UpdateRecord = Reserve | Admit | UpdateStarted | Commit | Abort | RecordingSealed
+UpdateRecord = Reserve | Admit | UpdateStarted | Commit | Abort | Renew | RecordingSealed
 """The records that belong to one update."""
 
 FIRST_IDS = 100
@@ -41,6 +41,7 @@ class Verdict:
     mass_changes: tuple[MassChange, ...] = ()
     missing_workers: tuple[str, ...] = ()
     mismatched_workers: tuple[str, ...] = ()
+    violation: bool = False
 
 
 def subject(kind: str, name: object, artifact_hash: str = "") -> Subject:
@@ -56,8 +57,9 @@ def of_update(
     *,
     items: tuple[ItemDecision, ...] = (),
     mass_changes: tuple[MassChange, ...] = (),
+    violation: bool = False,
 ) -> Verdict:
-    """The verdict on a record of an update."""
+    """The verdict on a record of an update. `violation`: in observe mode, taken as a fact against a rule."""
     return Verdict(
         outcome,
         reason,
@@ -67,6 +69,7 @@ def of_update(
         learner_id=None if record.learner is None else record.learner.learner_id,
         items=items,
         mass_changes=mass_changes,
+        violation=violation,
     )
 
 

@@ -3,6 +3,7 @@
 from enum import StrEnum
 
 from pydantic import Field
+
 from rollbook.schemas.types import Count, Digest, Id, Part, Positive, RunId
 
 

@@ -3,6 +3,7 @@
 from enum import StrEnum
 
 from pydantic import Field
+
 from rollbook.schemas.records.common import LearnerRef, PolicyRef
 from rollbook.schemas.types import Count, Digest, Finite, Flag, Id, NonNegative, Part, RunId, Text
 

@@ -3,10 +3,11 @@
 from enum import StrEnum
 
 from pydantic import Field
+
 from rollbook.schemas.records.common import LearnerRef, PolicyRef
 from rollbook.schemas.records.decision import ItemDecision, Outcome
 from rollbook.schemas.records.rollout import Purpose
-from rollbook.schemas.records.run import Admission, Artifact, Enforcement, RewardIdentity
+from rollbook.schemas.records.run import Admission, Artifact, Enforcement, RewardIdentity, Unpinned
 from rollbook.schemas.types import Count, Digest, Flag, Id, NonNegative, Part, Positive, Text
 
 
@@ -46,6 +47,8 @@ class RunHead(Part):
     active: PolicyRef | None = Field(default=None, description="The active policy.")
     active_orphaned: Flag = Field(default=False, description="Whether the active policy contains undone updates.")
     commits: Count = Field(default=0, description="Commits so far; gives the commit order.")
+    floor: Count = Field(default=0, description="Versions below it are forgotten; only rises.")
+    closed: Flag = Field(default=False, description="Whether the run is over.")
 
 
 class RunConfig(Part):
@@ -60,6 +63,9 @@ class RunConfig(Part):
     required_workers: tuple[Id, ...] = Field(description="Workers whose ack counts.")
     pinned_contracts: tuple[Digest, ...] = Field(description="Contracts that may be cited; empty: any registered.")
     pinned_rewards: tuple[RewardIdentity, ...] = Field(description="Reward identities that count; empty: any.")
+    unpinned: Unpinned = Field(description="What becomes of what is not registered or pinned.")
+    horizon: Count = Field(description="Lag beyond which trajectories are forgotten; 0: never.")
+    lease_ms: Count = Field(description="Lease of an update; 0: none.")
     max_live: Positive = Field(description="Most live trajectories.")
     max_pending: Positive = Field(description="Most kept facts.")
 
@@ -81,6 +87,7 @@ class TrajectoryState(Part):
     group_id: Id = Field(description="Its group.")
     sample_index: Count = Field(description="Place in the group.")
     group_expected: Positive = Field(description="Size of the complete group.")
+    apart: Text = Field(default="", description="Unpinned contract and reward that keep it apart from its group.")
     purpose: Purpose = Field(description="train or eval.")
     policies: tuple[PolicyRef, ...] = Field(description="Policies of its model spans, each once, by version.")
     active_tokens: Count = Field(description="Active positions over all segments.")
@@ -104,6 +111,7 @@ class PendingFact(Part):
     content: Digest = Field(description="Content digest of the fact.")
     offset: Count = Field(description="Offset of its record.")
     artifact_hash: Text = Field(default="", description="Hash that a PolicyCommitted names.")
+    apart: Text = Field(default="", description="Hash of an unpinned reward identity.")
 
 
 class Answer(Part):
@@ -133,9 +141,10 @@ class UpdateState(Part):
     learner: LearnerRef | None = Field(description="Its learner; none: ended by an operator before its Reserve.")
     config_version: Count = Field(description="Configuration it is judged by.")
     opened_sequence: Count = Field(description="Sequence of its first Reserve.")
-    last_activity_offset: Count = Field(description="Offset of its last Reserve or Admit.")
+    last_activity_offset: Count = Field(description="Offset of its last Reserve, Admit or Renew.")
     held: tuple[Id, ...] = Field(default=(), description="Trajectories it holds, in the order they were reserved.")
     answers: tuple[Answer, ...] = Field(default=(), description="First answers, while it is open or started.")
+    in_doubt: Flag = Field(default=False, description="Started, and its lease expired.")
     end_content: Text = Field(default="", description="Content digest of the Commit or Abort that ended it.")
     commit_order: Count = Field(default=0, description="Its place among the run's commits; 0: not committed.")
     trained: tuple[Id, ...] = Field(default=(), description="Trajectories it trained on.")
@@ -152,6 +161,19 @@ class LearnerState(Part):
     fenced: Flag = Field(default=False, description="Fenced by an operator's abort of a started update.")
 
 
+class CheckpointState(Part):
+    """One saved state of a learner."""
+
+    checkpoint_id: Id = Field(description="Its id.")
+    learner_id: Id = Field(description="Whose it is.")
+    content: Digest = Field(description="Content digest of its CheckpointSaved.")
+    digest: Id = Field(description="Hash of its content.")
+    commit_order: Count = Field(
+        description="Commit order of its last update; 0: none. It contains that and all before."
+    )
+    orphaned: Flag = Field(default=False, description="Whether it contains a rolled-back update.")
+
+
 class PolicyState(Part):
     """One policy."""
 
@@ -165,6 +187,8 @@ class PolicyState(Part):
     committed: Flag = Field(description="Whether the artifact is written whole.")
     activated: Flag = Field(description="Whether it was ever active.")
     orphaned: Flag = Field(default=False, description="Whether it contains an aborted or rolled-back update.")
+    abandoned: Flag = Field(default=False, description="Whether it will never be active.")
+    activated_offset: Count | None = Field(default=None, description="Offset of the Activate that made it active.")
     activation_content: Text = Field(default="", description="Content digest of the Activate that made it active.")
 
 

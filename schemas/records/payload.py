@@ -6,6 +6,7 @@ Arrays are flat and little-endian: float32 for real values, int32 for token ids,
 from enum import StrEnum
 
 from pydantic import Field
+
 from rollbook.schemas.records.common import LearnerRef, PolicyRef
 from rollbook.schemas.types import Count, Finite, Flag, Id, NamedNumber, NonNegative, Part, Positive, RunId, Text
 

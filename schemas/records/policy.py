@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import Self
 
 from pydantic import Field, model_validator
+
 from rollbook.schemas.records.common import Lifecycle, PolicyRef
 from rollbook.schemas.records.run import Artifact
 from rollbook.schemas.types import MAX_ITEMS, Count, Flag, Id, NonNegative, Part, Positive, Text
@@ -35,6 +36,22 @@ class PolicyCommitted(Lifecycle):
     """The artifact of a policy is written whole."""
 
     policy: PolicyRef = Field(description="Version and artifact hash.")
+
+
+class AbandonReason(StrEnum):
+    """Why a policy will never be used."""
+
+    ARTIFACT_INCOMPLETE = "artifact_incomplete"
+    DISTRIBUTION_FAILED = "distribution_failed"
+    LOAD_FAILED = "load_failed"
+    OPERATOR = "operator"
+
+
+class PolicyAbandoned(Lifecycle):
+    """A policy will never be active. Concerns its own version alone; its descendants stand."""
+
+    version: Count = Field(description="Its version.")
+    reason: AbandonReason = Field(description="Why.")
 
 
 class EvidenceKind(StrEnum):

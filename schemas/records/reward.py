@@ -3,6 +3,7 @@
 from enum import StrEnum
 
 from pydantic import Field
+
 from rollbook.schemas.records.common import Lifecycle, PayloadRef
 from rollbook.schemas.records.run import RewardIdentity
 from rollbook.schemas.types import MAX_ITEMS, Finite, Flag, Id, NamedNumber, Part, Text
@@ -51,6 +52,13 @@ class RewardFailed(Lifecycle):
     reason: RewardFailure = Field(description="Why.")
     retriable: Flag = Field(description="Whether another attempt will be made.")
     text: Text = Field(default="", description="Free text for people; no prompts, responses or paths.")
+
+
+class Quarantine(Lifecycle):
+    """Trajectories taken out of use by a person or a check: never trained on again."""
+
+    trajectory_ids: tuple[Id, ...] = Field(min_length=1, max_length=MAX_ITEMS, description="The trajectories.")
+    reason: Id = Field(description="Why.")
 
 
 class Discarded(Lifecycle):

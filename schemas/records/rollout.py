@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import Self
 
 from pydantic import Field, model_validator
+
 from rollbook.schemas.records.common import Lifecycle, PayloadRef, PolicyRef, TrajectoryIdentity
 from rollbook.schemas.types import Count, Digest, Id, NamedText, Part, Positive, Text
 
@@ -97,6 +98,15 @@ class Provenance(Part):
     """Where a trajectory was made, physically; information only."""
 
     rollout_partition_id: Id = Field(description="The physical batch of the rollout system.")
+    worker_id: Id = Field(description="The worker.")
+
+
+class Dispatched(Lifecycle):
+    """A generation has begun, so that one that dies is visible. Optional."""
+
+    identity: TrajectoryIdentity = Field(description="Trajectory and group.")
+    task: TaskSource = Field(description="Task source.")
+    policy: PolicyRef = Field(description="The policy that generates.")
     worker_id: Id = Field(description="The worker.")
 
 

@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import Self
 
 from pydantic import Field, model_validator
+
 from rollbook.schemas.records.common import Lifecycle
 from rollbook.schemas.types import Count, Digest, Finite, Flag, Id, NonNegative, Part, Positive, Text
 
@@ -70,6 +71,19 @@ class RewardIdentity(Part):
     hash: Id = Field(description="Hash of its code or prompt.")
 
 
+class Unpinned(StrEnum):
+    """What becomes of trajectories and rewards that cite an unregistered or unpinned contract or reward identity."""
+
+    REFUSE = "refuse"
+    APART = "apart"
+
+
+class RunClosed(Lifecycle):
+    """The run is over: aborts, expires and forgets everything of it; every later record of the run is refused."""
+
+    text: Text = Field(default="", description="Free text for people.")
+
+
 class RunConfigured(Lifecycle):
     """Opens a run, or changes its limits. Before the first one a run refuses everything."""
 
@@ -88,19 +102,18 @@ class RunConfigured(Lifecycle):
     pinned_rewards: tuple[RewardIdentity, ...] = Field(
         default=(), max_length=256, description="Reward identities that may give rewards; empty: any."
     )
+    unpinned: Unpinned = Field(
+        default=Unpinned.REFUSE, description="refuse what is not registered or pinned, or keep its groups apart."
+    )
     horizon: Count = Field(default=0, description="Lag beyond which trajectories are forgotten; 0: never.")
     max_live: Positive = Field(default=1_000_000, description="Live trajectories above which Generated is refused.")
     max_pending: Positive = Field(default=100_000, description="Facts kept until their turn, at most.")
     lease_ms: Count = Field(default=0, description="Time an update may be held without Renew; 0: no lease.")
 
     @model_validator(mode="after")
-    def _available(self) -> Self:
-        if self.lease_ms:
-            raise ValueError("lease_ms: leases are not available yet, set it to 0")
-        if self.enforcement is Enforcement.OBSERVE:
-            raise ValueError("enforcement: observe mode is not available yet, use gate")
-        if self.horizon:
-            raise ValueError("horizon: forgetting is not available yet, set it to 0")
+    def _consistent(self) -> Self:
+        if self.horizon and self.horizon < self.admission.max_lag:
+            raise ValueError("horizon: what may still be trained on must not be forgotten, set it to max_lag or more")
         if len(set(self.required_workers)) != len(self.required_workers):
             raise ValueError("required_workers: each worker once")
         return self

@@ -4,6 +4,7 @@ from enum import StrEnum
 from typing import Self
 
 from pydantic import Field, model_validator
+
 from rollbook.schemas.records.common import LearnerRef, Lifecycle, PayloadRef, PolicyRef
 from rollbook.schemas.types import MAX_ITEMS, Count, Digest, Id, NonNegative, Part, Positive, Text
 
@@ -169,6 +170,32 @@ class RecordingSealed(Lifecycle):
     rank: Count = Field(description="Rank of the recording process.")
     recordings: tuple[RecordingRef, ...] = Field(max_length=MAX_ITEMS, description="One for each optimizer step.")
     digest: Digest = Field(description="sha256 over the recordings' sha256 in order.")
+
+
+class Renew(Lifecycle):
+    """The learner is alive and keeps its update: restarts the lease, and clears the doubt about a started one."""
+
+    learner: LearnerRef = Field(description="Who holds it.")
+    update_id: Id = Field(description="The update.")
+
+
+class LeaseExpired(Lifecycle):
+    """The lease clerk saw nothing of an update for longer than its lease."""
+
+    update_id: Id = Field(description="The update.")
+    basis: Count = Field(description="Offset of the last Reserve, Admit or Renew that the clerk saw of it.")
+
+
+class CheckpointSaved(Lifecycle):
+    """A learner's state is on disk: which updates are in its weights."""
+
+    learner: LearnerRef = Field(description="Whose weights.")
+    checkpoint: Checkpoint = Field(description="The checkpoint.")
+    last_update_id: Id | None = Field(
+        description="Its last update in commit order; none: the initial policy's weights."
+    )
+    policy: PolicyRef = Field(description="The learner's policy when it was saved.")
+    chain: Digest = Field(description="Chain of a decision that the learner had read: vouches for the log before it.")
 
 
 class AbortReason(StrEnum):

@@ -5,10 +5,12 @@ from typing import Self
 from rollbook.schemas.records.common import SourceKind
 from rollbook.schemas.records.decision import Decision
 from rollbook.schemas.records.policy import (
+    AbandonReason,
     AckFailure,
     Activate,
     ActivationAck,
     EvidenceKind,
+    PolicyAbandoned,
     PolicyCommitted,
     PolicyPrepared,
 )
@@ -50,6 +52,11 @@ class PolicyActs(Past):
         """PolicyCommitted."""
         head = self.header(SourceKind.COORDINATOR)
         return self.send(PolicyCommitted(header=head, policy=policy(version, artifact_hash)))
+
+    def abandoned(self, version: int, reason: AbandonReason = AbandonReason.LOAD_FAILED) -> Decision:
+        """PolicyAbandoned."""
+        head = self.header(SourceKind.COORDINATOR)
+        return self.send(PolicyAbandoned(header=head, version=version, reason=reason))
 
     def ack(
         self,

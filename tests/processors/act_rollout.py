@@ -7,12 +7,20 @@ from rollbook.schemas.records.decision import Decision
 from rollbook.schemas.records.reward import (
     Discarded,
     DiscardReason,
+    Quarantine,
     RewardFailed,
     RewardFailure,
     RewardItem,
     RewardReady,
 )
-from rollbook.schemas.records.rollout import FinishReason, Generated, GenerationFailed, GenerationFailure, Purpose
+from rollbook.schemas.records.rollout import (
+    Dispatched,
+    FinishReason,
+    Generated,
+    GenerationFailed,
+    GenerationFailure,
+    Purpose,
+)
 from rollbook.schemas.records.run import (
     RewardIdentity,
 )
@@ -54,6 +62,20 @@ class RolloutActs(Past):
             )
         )
 
+    def dispatched(
+        self, trajectory_id: str, version: int = 0, *, group: str | None = None, sample: int = 0, of: int = 1
+    ) -> Decision:
+        """Dispatched."""
+        return self.send(
+            Dispatched(
+                header=self.header(SourceKind.ROLLOUT_WORKER),
+                identity=parts.identity(trajectory_id, group or f"group of {trajectory_id}", sample, of),
+                task=parts.task(group or trajectory_id),
+                policy=policy(version),
+                worker_id="w",
+            )
+        )
+
     def failed(
         self, trajectory_id: str, version: int = 0, *, group: str | None = None, sample: int = 0, of: int = 1
     ) -> Decision:
@@ -83,6 +105,11 @@ class RolloutActs(Past):
     def discarded(self, *trajectory_ids: str, reason: DiscardReason = DiscardReason.SURPLUS) -> Decision:
         """Discarded."""
         return self.send(Discarded(header=self.header(), trajectory_ids=trajectory_ids, reason=reason))
+
+    def quarantined(self, *trajectory_ids: str, reason: str = "suspicious") -> Decision:
+        """Quarantine."""
+        head = self.header(SourceKind.OPERATOR)
+        return self.send(Quarantine(header=head, trajectory_ids=trajectory_ids, reason=reason))
 
     def ready(
         self, *trajectory_ids: str, version: int = 0, group: str | None = None, purpose: Purpose = Purpose.TRAIN

@@ -13,7 +13,9 @@ from rollbook.schemas.records.run import (
     InitialPolicy,
     LagUnit,
     RewardIdentity,
+    RunClosed,
     RunConfigured,
+    Unpinned,
 )
 from rollbook.tests.processors import parts
 from rollbook.tests.processors.log import Past
@@ -33,6 +35,10 @@ class RunActs(Past):
         workers: tuple[str, ...] = (),
         max_live: int = 1000,
         max_pending: int = 100,
+        enforcement: Enforcement = Enforcement.GATE,
+        unpinned: Unpinned = Unpinned.REFUSE,
+        horizon: int = 0,
+        lease_ms: int = 0,
     ) -> Self:
         """Configure the run and register the contract that `generated` cites; returns the history itself."""
         self.configured(
@@ -43,6 +49,10 @@ class RunActs(Past):
             workers=workers,
             max_live=max_live,
             max_pending=max_pending,
+            enforcement=enforcement,
+            unpinned=unpinned,
+            horizon=horizon,
+            lease_ms=lease_ms,
         )
         self.contract()
         return self
@@ -63,6 +73,10 @@ class RunActs(Past):
         rewards: tuple[RewardIdentity, ...] = (),
         max_live: int = 1000,
         max_pending: int = 100,
+        enforcement: Enforcement = Enforcement.GATE,
+        unpinned: Unpinned = Unpinned.REFUSE,
+        horizon: int = 0,
+        lease_ms: int = 0,
     ) -> Decision:
         """RunConfigured."""
         return self.send(
@@ -71,7 +85,7 @@ class RunActs(Past):
                 config_version=config_version,
                 fold_version=fold_version,
                 partition_count=self.log.topic_partitions if partition_count is None else partition_count,
-                enforcement=Enforcement.GATE,
+                enforcement=enforcement,
                 admission=Admission(max_lag=max_lag, lag_unit=lag_unit, max_mean_abs_log_ratio=drift, drift_gate=gate),
                 required_workers=workers,
                 initial_policy=_initial(initial or policy(0)),
@@ -79,8 +93,15 @@ class RunActs(Past):
                 pinned_rewards=rewards,
                 max_live=max_live,
                 max_pending=max_pending,
+                unpinned=unpinned,
+                horizon=horizon,
+                lease_ms=lease_ms,
             )
         )
+
+    def closed(self, text: str = "") -> Decision:
+        """RunClosed."""
+        return self.send(RunClosed(header=self.header(SourceKind.OPERATOR), text=text))
 
     def contract(self, tokenizer: str = "tokenizer", named: str | None = None) -> Decision:
         """GenerationContract under its hash, or under the one named."""

@@ -9,12 +9,16 @@ from rollbook.schemas.records.update import (
     Abort,
     AbortDisposition,
     AbortReason,
+    Checkpoint,
+    CheckpointSaved,
     Commit,
     CommitStep,
     Disposition,
     DroppedItem,
+    LeaseExpired,
     RecordingRef,
     RecordingSealed,
+    Renew,
     UpdateStarted,
 )
 from rollbook.tests.processors import parts
@@ -86,6 +90,38 @@ class UpdateActs(ReserveActs):
                 rank=rank,
                 recordings=(RecordingRef(rollout_id=0, step_id=0, payload=parts.payload_ref(name)),),
                 digest=sha(name),
+            )
+        )
+
+    def renewed(self, update_id: str, *, learner: str = LEARNER, epoch: int | None = None) -> Decision:
+        """Renew."""
+        return self.send(Renew(header=self.header(), learner=self._ref(learner, epoch), update_id=update_id))
+
+    def expired(self, update_id: str, basis: int | None = None) -> Decision:
+        """LeaseExpired, by a clerk that saw the update's last activity unless a basis is given."""
+        known = self.run.updates.get(update_id)
+        seen = (0 if known is None else known.last_activity_offset) if basis is None else basis
+        return self.send(LeaseExpired(header=self.header(SourceKind.PROCESSOR), update_id=update_id, basis=seen))
+
+    def saved(
+        self,
+        checkpoint_id: str,
+        last: str | None = None,
+        *,
+        digest: str = "",
+        version: int = 0,
+        learner: str = LEARNER,
+        epoch: int | None = None,
+    ) -> Decision:
+        """CheckpointSaved, whose last update is `last`."""
+        return self.send(
+            CheckpointSaved(
+                header=self.header(),
+                learner=self._ref(learner, epoch),
+                checkpoint=Checkpoint(id=checkpoint_id, digest=digest or f"digest of {checkpoint_id}"),
+                last_update_id=last,
+                policy=parts.policy(version),
+                chain=self.run.head.chain,
             )
         )
 

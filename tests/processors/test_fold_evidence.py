@@ -45,11 +45,30 @@ def history() -> History:
     told.ack("w", 0, seq=0)
     told.activate(1)
     told.activate(4)
+    told.prepared(2)
+    told.abandoned(2)
+    told.abandoned(9)
+    told.dispatched("t5", 1)
+    told.quarantined("t5")
+    told.ready("t6", version=1)
+    told.reserve("u6", "t6", by=policy(1))
+    told.renewed("u6")
+    told.expired("u6")
+    told.saved("c", "u0")
+    told.saved("c2", "u6")
+    told.closed()
     return told
 
 
 ABOUT = {
     "RunConfigured": ("run", {"r"}),
+    "RunClosed": ("run", {"r"}),
+    "Dispatched": ("trajectory", {"t5"}),
+    "Quarantine": ("run", {"r"}),
+    "PolicyAbandoned": ("policy", {"2", "9"}),
+    "Renew": ("update", {"u6"}),
+    "LeaseExpired": ("update", {"u6"}),
+    "CheckpointSaved": ("checkpoint", {"c", "c2"}),
     "GenerationContract": ("contract", {parts.contract_named(), parts.sha("wrong")}),
     "Generated": ("trajectory", {"t0", "t2", "t9"}),
     "GenerationFailed": ("trajectory", {"t1"}),

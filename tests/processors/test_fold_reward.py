@@ -60,7 +60,7 @@ def test_a_failed_reward_is_no_reward_and_may_be_followed_by_one() -> None:
     assert says(history.reward_failed("t0")) == "accepted ok"
     assert (history.status("t0"), item(history.last, "t0").reward_offset) == ("reward_failed", None)
     assert says(history.reward_failed("t0")) == "duplicate duplicate"
-    assert says(history.reward_failed("t0", RewardFailure.SERVICE_ERROR)) == "rejected illegal_transition"
+    assert says(history.reward_failed("t0", RewardFailure.SERVICE_ERROR)) == "rejected conflict"
     assert says(history.rewarded("t0")) == "accepted ok"
     assert (history.status("t0"), history.revision("t0")) == ("rewarded", 3)
     assert says(history.reward_failed("t0")) == "rejected illegal_transition"

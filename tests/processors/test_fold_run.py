@@ -234,8 +234,8 @@ def test_a_failed_generation_stays_failed() -> None:
     assert says(history.failed("t0")) == "accepted ok"
     assert item(history.last, "t0").state_after == "generation_failed"
     assert says(history.failed("t0")) == "duplicate duplicate"
-    assert says(history.failed("t0", 1)) == "rejected illegal_transition"
-    assert says(history.generated("t0")) == "rejected conflict"
+    assert says(history.failed("t0", 1)) == "rejected conflict"
+    assert says(history.generated("t0")) == "rejected illegal_transition"
     assert says(history.rewarded("t0")) == "rejected illegal_transition"
     assert history.status("t0") == "generation_failed"
 

@@ -185,10 +185,6 @@ def test_the_valid_one_is_valid(model: type[Part]) -> None:
         (reward.RewardReady, "items", (), None, "at least 1"),
         (reward.Discarded, "trajectory_ids", (), None, "at least 1"),
         (reward.Discarded, "trajectory_ids", ("t",) * (MAX_ITEMS + 1), None, "at most 8192"),
-        # not available yet
-        (run.RunConfigured, "lease_ms", 1, None, "leases are not available yet, set it to 0"),
-        (run.RunConfigured, "enforcement", "observe", None, "observe mode is not available yet, use gate"),
-        (run.RunConfigured, "horizon", 3, None, "forgetting is not available yet, set it to 0"),
         # what belongs together
         (run.RunConfigured, "required_workers", ("w", "w"), None, "each worker once"),
         (rollout.Generated, "identity.sample_index", 2, None, "below group_expected"),
