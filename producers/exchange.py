@@ -10,6 +10,20 @@ from rollbook.schemas.records.common import Header, LearnerRef, Lifecycle
 from rollbook.schemas.records.decision import Decision, ItemDecision
 from rollbook.schemas.records.update import Commit, UpdateStarted
 
+FEEDS = (
+    "Generated",
+    "GenerationFailed",
+    "RewardReady",
+    "RewardFailed",
+    "Discarded",
+    "Commit",
+    "Abort",
+    "LearnerStarted",
+    "PolicyPrepared",
+    "Activate",
+)
+"""Records whose acceptance can make a group claimable."""
+
 TakeIn = Callable[[Decision], None]
 """What an answer means to the asker."""
 

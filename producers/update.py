@@ -10,7 +10,7 @@ import numpy.typing as npt
 from rollbook.producers.arrays import Field
 from rollbook.producers.drift import admit_item, current_payload
 from rollbook.producers.errors import DecisionTimeout, NothingTaken, OutOfOrder, StartAnew
-from rollbook.producers.exchange import Desk, Exchange
+from rollbook.producers.exchange import FEEDS, Desk, Exchange
 from rollbook.producers.holdings import Holdings
 from rollbook.producers.loading import LoadedTrajectory
 from rollbook.producers.outbox import PayloadBytes
@@ -35,19 +35,6 @@ from rollbook.schemas.records.update import (
     UpdateStarted,
 )
 
-FEEDS = (
-    "Generated",
-    "GenerationFailed",
-    "RewardReady",
-    "RewardFailed",
-    "Discarded",
-    "Commit",
-    "Abort",
-    "LearnerStarted",
-    "PolicyPrepared",
-    "Activate",
-)
-"""Records whose acceptance can make a group claimable."""
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
 _PAYLOADS_S = 30.0
