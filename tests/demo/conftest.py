@@ -25,7 +25,10 @@ def run() -> SimulationResult:
 def demos(broker: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[FinishedDemo, FinishedDemo]:
     """Two demos that ran side by side: seed 0 on a broker of its own, which is gone, seed 1 on the session's."""
     own = tmp_path_factory.getbasetemp()
-    return once(own if "PYTEST_XDIST_WORKER" not in os.environ else own.parent, broker)
+    found = once(own if "PYTEST_XDIST_WORKER" not in os.environ else own.parent, broker)
+    for demo in found:
+        assert (demo.code, demo.errors) == (0, "")
+    return found
 
 
 @pytest.fixture

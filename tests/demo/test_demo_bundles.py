@@ -1,6 +1,7 @@
 """Bundles that came out of the log: what was refused is in them without a loss, and a planted error is found."""
 
 import json
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ from rollbook.tests.replay.reseal import Json, edit_bundle
 
 @pytest.fixture
 def bundle(demo: FinishedDemo) -> Path:
-    """A bundle from the middle of a run, as it came."""
-    bundle = demo.bundles[9]
+    """A bundle as it came, the first after the beginning in which one of a group's rewards can be told to be wrong."""
+    bundle = next(path for path in demo.bundles[4:] if victims(path))
     assert replay_cohort(read_cohort(bundle)).verdict is Verdict.PASSED
     return bundle
 
@@ -45,12 +46,23 @@ def test_torch_loads_what_we_wrote_without_trusting_it(bundle: Path) -> None:
         assert isinstance(torch.load(path, weights_only=True), torch.Tensor)
 
 
-def victim(bundle: Path) -> int:
-    """The sample that the errors are planted in: in the middle, trained on, better or worse than its group."""
+def victims(bundle: Path) -> list[int]:
+    """Samples that were trained on and whose group has four different rewards.
+
+    Where two of a group are equal, a wrong third could be the fourth's fault just as well.
+    """
     samples = index_of(bundle)["samples"]
-    return next(
-        at for at, one in enumerate(samples) if at > len(samples) // 3 and one["reward"] and one["loss_mask"][1]
-    )
+    groups: dict[int, set[float]] = defaultdict(set)
+    for sample in samples:
+        groups[sample["group_index"]].add(sample["raw_reward"])
+    return [
+        at for at, sample in enumerate(samples) if len(groups[sample["group_index"]]) == 4 and any(sample["loss_mask"])
+    ]
+
+
+def victim(bundle: Path) -> int:
+    """The sample that the errors are planted in."""
+    return victims(bundle)[-1]
 
 
 def first_divergence(tmp_path: Path, bundle: Path, **edits: Any) -> Divergence:
