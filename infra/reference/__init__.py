@@ -1,0 +1,1 @@
+"""The reference pages in docs/reference/: written from the tables that the code itself uses, never by hand."""

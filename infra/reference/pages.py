@@ -1,0 +1,56 @@
+"""The table of the reference pages, and the writing of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rollbook.infra.reference.commands import commands
+from rollbook.infra.reference.markdown import page, table
+from rollbook.infra.reference.reasons import reasons
+from rollbook.infra.reference.records import records
+from rollbook.infra.reference.states import lifecycle, records_and_states
+from rollbook.infra.reference.topics import topics
+
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A file of the reference and what makes it."""
+
+    file: str
+    about: str
+    make: Callable[[], str]
+
+
+PAGES = (
+    Page("lifecycle.md", "the states of a trajectory: diagram and table", lifecycle),
+    Page("records-and-states.md", "what becomes of each record in each state", records_and_states),
+    Page("reasons.md", "every reason by stage of the pipeline, with its meaning", reasons),
+    Page("records.md", "every record and its fields", records),
+    Page("topics.md", "the six topics and their settings", topics),
+    Page("commands.md", "every command, its arguments and options", commands),
+)
+
+
+def contents() -> dict[str, str]:
+    """Every file of the folder by name, with its text."""
+    index = page(
+        "Reference",
+        table(
+            ("page", "what it holds"), ((f"[{one.file.removesuffix('.md')}]({one.file})", one.about) for one in PAGES)
+        ),
+    )
+    return {"README.md": index, **{one.file: one.make() for one in PAGES}}
+
+
+def write_all(folder: Path = FOLDER) -> list[Path]:
+    """Write the pages and remove what is none of them; returns the paths written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = contents()
+    for stray in folder.glob("*.md"):
+        if stray.name not in texts:
+            stray.unlink()
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return [folder / name for name in texts]
