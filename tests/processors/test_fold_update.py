@@ -218,6 +218,13 @@ def test_an_early_abort_orphans_too() -> None:
     assert says(history.activate(1)) == "rejected policy_orphaned"
 
 
+def test_a_policy_is_orphaned_once() -> None:
+    history = held("t0")
+    history.prepared(1, "u5", "u6")
+    assert history.abort("u5").mass_changes[0].first_ids == ("1",)
+    assert not history.abort("u6").mass_changes
+
+
 def test_rows_of_a_policy_that_the_abort_undoes_are_quarantined_as_they_come_back() -> None:
     history = running("t0")
     history.commit("u0", "t0")
