@@ -256,6 +256,8 @@ def test_parts_add_to_an_update_until_it_starts() -> None:
     history.reserve("u0", "t0")
     decision = history.reserve("u0", "t0", "t1", part=1)
     assert reasons(decision) == {"t0": "idempotent_retry", "t1": "reserved"}
+    assert item(decision, "t0").lag == 0, "that of its first judgement"
+    assert item(history.reserve("u1", "t0"), "t0").lag is None, "nobody judged it for this update"
     assert history.revision("t0") == 3
     assert reasons(history.started("u0")) == {"t0": "held", "t1": "held"}
     assert says(history.reserve("u0", "t2", part=2)) == "rejected update_started"

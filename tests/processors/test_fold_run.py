@@ -259,6 +259,7 @@ def test_a_trajectory_of_an_undone_or_otherwise_known_policy_is_quarantined_on_a
     assert reasons(history.generated("t2", 0, 1)) == {"t2": "quarantined"}
     assert reasons(history.generated("t3", 2)) == {"t3": "generated"}, "nobody knows version 2 yet"
     assert says(history.rewarded("t0")) == "rejected illegal_transition"
+    assert reasons(history.failed("t4", 1)) == {"t4": "generation_failed"}, "a failure is final as it is"
 
 
 def test_token_counts_beyond_63_bits_do_not_stop_the_partition() -> None:
