@@ -5,7 +5,7 @@ import shutil
 import time
 from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -52,6 +52,8 @@ class DemoResult:
     not_written: tuple[str, ...]
     """Why an update could not be materialized; empty when all were."""
     seconds: float
+    is_kept: bool
+    """Whether the embedded broker runs on."""
 
     @property
     def all_pass(self) -> bool:
@@ -88,6 +90,7 @@ def run_demo(config: DemoConfig, out: Path | None, console: Console, *, keep: bo
             result = _look_back(plan, folder, cluster, display, began)
     if keep and cluster.is_embedded:
         keep_running(folder, cluster)
+        return replace(result, is_kept=True)
     return result
 
 
@@ -120,14 +123,16 @@ def _train(plan: Plan, folder: RunFolder, processes: Processes, feed: Feed, disp
     faults = planned_faults(plan.config)
     lost = plan.workers[faults.lost_worker]
     killed = False
-    display.say("warming up")
+    display.say("warming up the policy")
     while any(processes.is_running(name) for name in ("trainer", *plan.workers)):
         decisions = feed.look()
         _show(decisions, display)
+        if decisions and not killed:
+            display.say("training")
         if not killed and any(_activates(decision, faults.lost_at_version) for decision in decisions):
             processes.kill(lost)
             processes.start(lost, _worker(folder, faults.lost_worker))
-            display.say(f"{lost} was killed and is back under a higher incarnation")
+            display.say(f"training; {lost} was killed and comes back under a higher incarnation")
             killed = True
         processes.check()
         time.sleep(_LOOK_S)
@@ -155,7 +160,7 @@ def _activates(decision: Decision, version: int) -> bool:
 
 def _look_back(plan: Plan, folder: RunFolder, cluster: Cluster, display: Display, began: float) -> DemoResult:
     """Everything that is known afterwards comes from the topics alone."""
-    display.say("reading the topics")
+    display.say("reading the topics, writing and replaying the bundles")
     settings, run_id = cluster.settings, plan.run_id
     with KafkaLog(settings) as log:
         counted = figures(run_id, decided_records(log, settings, run_id))
@@ -175,4 +180,5 @@ def _look_back(plan: Plan, folder: RunFolder, cluster: Cluster, display: Display
         bundles=tuple(bundles),
         not_written=tuple(f"update {p.update_id}: {p.reason.value}: {p.what}" for p in report.problems),
         seconds=time.monotonic() - began,
+        is_kept=False,
     )

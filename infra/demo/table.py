@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rollbook.infra.demo.config import EVAL_MARGIN
+from rollbook.infra.demo.faults import planned_faults
 from rollbook.infra.demo.run import DemoResult
 from rollbook.infra.settings import DEFAULT_TOPIC_PREFIX
 
@@ -44,7 +45,7 @@ def further(result: DemoResult) -> list[str]:
     folder, cluster, run = _shown(result.folder.path), result.cluster, result.plan.run_id
     commands = []
     broker = shlex.quote(f"{folder}/broker")
-    if cluster.is_embedded:
+    if cluster.is_embedded and not result.is_kept:
         commands.append(f"rollbook broker start --data-dir {broker} --port {cluster.port}")
     commands.append(f"export ROLLBOOK_BOOTSTRAP_SERVERS={shlex.quote(cluster.settings.bootstrap_servers)}")
     if cluster.settings.topic_prefix != DEFAULT_TOPIC_PREFIX:
@@ -62,9 +63,8 @@ def _trajectories(result: DemoResult) -> Table:
     table.columns[1].justify = "right"
     for state, count in result.figures.trajectories.items():
         table.add_row(state, str(count), _MEANING.get(state, ""))
-    failures = ", ".join(f"{name} {count}" for name, count in result.figures.failures.items())
     table.add_section()
-    table.add_row("all", str(sum(result.figures.trajectories.values())), f"failures: {failures or 'none'}")
+    table.add_row("all", str(sum(result.figures.trajectories.values())), "")
     return table
 
 
@@ -102,6 +102,9 @@ def _lines(result: DemoResult) -> list[str]:
         f"Updates: {updates}; {found.steps} optimizer steps; {len(found.activated)} policies activated, each served by "
         f"{' and '.join(result.plan.workers)}.",
     ]
+    lost = result.plan.workers[planned_faults(config).lost_worker]
+    failures = ", ".join(f"{name} {count}" for name, count in found.failures.items())
+    lines.append(f"Failed on purpose: {failures or 'nothing'} ({lost} was killed and came back).")
     if result.freshness is not None:
         left = result.freshness
         lines.append(

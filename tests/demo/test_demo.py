@@ -116,9 +116,8 @@ def test_fresh_and_tolerated_are_trained_on_stale_and_drifted_are_not(demo: Fini
     assert min(found["freshness"][kind] for kind in ("fresh", "tolerated")) > 100
     assert found["freshness"].keys() == {"fresh", "tolerated"}
     assert found["refused"]["stale_policy lag 3"] > 10
-    assert found["refused"]["policy_drift lag 1"] > 0
-    assert found["refused"]["policy_drift lag 2"] > 0
-    drifted = sum(count for name, count in found["refused"].items() if name.startswith("policy_drift"))
+    drifted = sum(found["refused"].get(f"policy_drift lag {lag}", 0) for lag in (1, 2))
+    assert drifted > 0
     assert found["trajectories"]["quarantined"] == drifted
     assert found["trajectories"]["consumed"] == sum(found["admitted"].values())
 
