@@ -9,7 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 
-from rollbook.schemas.types import OpenEnum, Part
+from rollbook.schemas.types import Part
 
 NAMESPACE = "rollbook"
 FOLDER = Path(__file__).parent / "avro"
@@ -52,8 +52,6 @@ def _type(annotation: Any, seen: set[str]) -> Schema:
     if isinstance(annotation, type):
         if annotation in _SCALARS:
             return _SCALARS[annotation]
-        if issubclass(annotation, OpenEnum):
-            return "string"
         if issubclass(annotation, StrEnum):
             return _enum(annotation, seen)
         if issubclass(annotation, Part):

@@ -19,7 +19,19 @@ from pydantic import ValidationError
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.common import Header, Lifecycle
 from rollbook.schemas.registry import RECORDS
-from rollbook.schemas.types import Part
+from rollbook.schemas.types import ContractViolation, Part, violation
+
+__all__ = [
+    "ContractViolation",
+    "Decoded",
+    "UndecodableRecord",
+    "decode",
+    "decode_as",
+    "encode",
+    "make",
+    "unwrap",
+    "validate",
+]
 
 MARKER = b"\xc3\x01"
 PREFIX_LENGTH = len(MARKER) + 8
@@ -28,16 +40,6 @@ P = TypeVar("P", bound=Part)
 
 class UndecodableRecord(BadInput):
     """Bytes that are no record of the contract."""
-
-
-class ContractViolation(BadInput):
-    """A value that the contract refuses in a record of a known type. `field` is its path: `items.0.raw_reward`."""
-
-    def __init__(self, record_type: str, field: str, problem: str) -> None:
-        self.record_type = record_type
-        self.field = field
-        self.problem = problem
-        super().__init__(f"{record_type}: field {field}: {problem}; correct the field and send the event again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +67,8 @@ class Decoded:
 
 
 def make(model: type[P], **fields: object) -> P:
-    """Build a record, or raise `ContractViolation` naming the first field that the contract refuses."""
-    try:
-        return model(**cast(dict[str, Any], fields))
-    except ValidationError as error:
-        raise _violation(model, error) from None
+    """Build a record from untyped fields; raises `ContractViolation`, as the record's own constructor does."""
+    return model(**cast(dict[str, Any], fields))
 
 
 def encode(record: Part) -> bytes:
@@ -101,7 +100,7 @@ def validate(decoded: Decoded) -> Part:
     try:
         return decoded.model.model_validate(decoded.fields)
     except ValidationError as error:
-        raise _violation(decoded.model, error) from None
+        raise violation(decoded.model, error) from None
 
 
 def unwrap(data: bytes) -> Decoded:
@@ -135,16 +134,6 @@ def _content(data: bytes, writer: _Writer) -> str:
     digest = hashlib.sha256(data[2:PREFIX_LENGTH])
     digest.update(data[start:])
     return digest.hexdigest()
-
-
-def _violation(model: type[Part], error: ValidationError) -> ContractViolation:
-    first = error.errors(include_url=False, include_input=False)[0]
-    field = ".".join(str(place) for place in first["loc"])
-    problem = first["msg"].removeprefix("Value error, ")
-    if first["type"] == "value_error" and ": " in problem:  # our own validators name the field first
-        named, problem = problem.split(": ", 1)
-        field = f"{field}.{named}" if field else named
-    return ContractViolation(model.__name__, field or "record", problem)
 
 
 @cache

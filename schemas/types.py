@@ -1,9 +1,10 @@
 """The scalar types of the contract and the base of every record: frozen, strict, nothing extra."""
 
-from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from rollbook.schemas.errors import BadInput
 
 MAX_ITEMS = 8192
 """The most items one command may name (DESIGN section 5, bounded state)."""
@@ -22,14 +23,44 @@ Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0.0)]
 
 
-class OpenEnum(StrEnum):
-    """A set of names that grows with the software: Avro carries it as a plain string."""
+class ContractViolation(BadInput):
+    """A value that the contract refuses in a record of a known type. `field` is its path: `items.0.raw_reward`."""
+
+    def __init__(self, record_type: str, field: str, problem: str) -> None:
+        self.record_type = record_type
+        self.field = field
+        self.problem = problem
+        super().__init__(f"{record_type}: field {field}: {problem}; correct the field and send the event again")
+
+
+def violation(model: type[BaseModel], error: ValidationError) -> ContractViolation:
+    """The first thing that pydantic found wrong, on one line."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    field = ".".join(str(place) for place in first["loc"])
+    problem = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "value_error" and ": " in problem:  # our own validators name the field first
+        named, problem = problem.split(": ", 1)
+        field = f"{field}.{named}" if field else named
+    return ContractViolation(model.__name__, field or "record", problem)
 
 
 class Part(BaseModel):
-    """A record of the contract, or a part of one. Frozen; unknown fields and coerced scalars are refused."""
+    """A record of the contract, or a part of one. Frozen; unknown fields and coerced scalars are refused by a
+    `ContractViolation` that names the field."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    if not TYPE_CHECKING:  # the types of the fields are those of the generated constructor
+
+        def __init__(self, /, **fields):
+            try:
+                super().__init__(**fields)
+            except ValidationError as error:
+                raise violation(type(self), error) from None
+
+        # Records inside a record are validated in place and not through this constructor, so that an error keeps its
+        # whole path; pydantic looks for this mark.
+        __init__.__pydantic_base_init__ = True
 
 
 class NamedText(Part):
