@@ -10,7 +10,7 @@ from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.host.clients import reader, retried, transactional_producer
 from rollbook.processors.host.errors import HostStopped
 from rollbook.processors.ledger.fold import Ledger
-from rollbook.processors.ledger.keys import POSITION, decode_position, parse_key, restore_row
+from rollbook.processors.ledger.rebuild import Rebuild
 from rollbook.schemas.records.ledger import Position
 
 logger = logging.getLogger("rollbook.processor")
@@ -31,9 +31,7 @@ class Restored:
 
 def restore(settings: Settings, name: str, partition: int, topic_partitions: int) -> Restored:
     """Read the ledger partition to its high watermark as of now (its position passes trailing markers)."""
-    ledger = Ledger(partition, topic_partitions)
-    position: Position | None = None
-    rows = 0
+    rebuild = Rebuild(partition, topic_partitions)
     source = TopicPartition(settings.topic(Topic.LEDGER), partition, OFFSET_BEGINNING)
     consumer = reader(settings)
     try:
@@ -50,16 +48,13 @@ def restore(settings: Settings, name: str, partition: int, topic_partitions: int
                     raise HostStopped(f"restoring {source.topic}:{partition}: {error.str()}")
                 key = message.key()
                 assert isinstance(key, bytes), "the processor writes every ledger record with a key"
-                run_id, kind, row = parse_key(key)
-                if kind == POSITION:
-                    position = None if message.value() is None else decode_position(message.value() or b"")
-                else:
-                    restore_row(ledger.run(run_id), kind, row, message.value())
-                rows += 1
-            progress.note(_position_of(consumer, source), position)
+                value = message.value()
+                assert not isinstance(value, str), "values are bytes"
+                rebuild.take(key, value)
+            progress.note(_position_of(consumer, source), rebuild.position)
     finally:
         consumer.close()
-    return Restored(ledger, 0 if position is None else position.next_offset, rows)
+    return Restored(rebuild.ledger, rebuild.next_offset, rebuild.records)
 
 
 def _position_of(consumer: Consumer, source: TopicPartition) -> int:
