@@ -6,14 +6,14 @@ from rollbook.schemas.records.decision import Decision
 from rollbook.schemas.records.update import Checkpoint
 from rollbook.schemas.registry import LIFECYCLE
 from rollbook.tests.processors import parts
-from rollbook.tests.processors.history import LEARNER, History
+from rollbook.tests.processors.history import LEARNER, History, says
 from rollbook.tests.processors.parts import policy
 
 
 @pytest.fixture(scope="module")
 def history() -> History:
     """One run in which every record type is accepted, and most are refused as well."""
-    told = History().opened(workers=("w",))
+    told = History().opened(workers=("w",), lease_ms=1000)
     told.contract("third", named=parts.sha("wrong"))
     told.learner()
     told.learner(expected=99)
@@ -43,50 +43,50 @@ def history() -> History:
     told.written(8)
     told.ack("w", 1)
     told.ack("w", 0, seq=0)
-    told.activate(1)
-    told.activate(4)
     told.prepared(2)
     told.abandoned(2)
     told.abandoned(9)
-    told.dispatched("t5", 1)
+    told.dispatched("t5")
     told.quarantined("t5")
-    told.ready("t6", version=1)
-    told.reserve("u6", "t6", by=policy(1))
+    told.ready("t6")
+    told.reserve("u6", "t6")
     told.renewed("u6")
     told.expired("u6")
-    told.saved("c", "u0")
+    told.saved("c1", "u0")
     told.saved("c2", "u6")
-    told.closed()
+    told.activate(1)
+    told.activate(4)
     return told
 
 
 ABOUT = {
     "RunConfigured": ("run", {"r"}),
-    "RunClosed": ("run", {"r"}),
     "Dispatched": ("trajectory", {"t5"}),
     "Quarantine": ("run", {"r"}),
     "PolicyAbandoned": ("policy", {"2", "9"}),
     "Renew": ("update", {"u6"}),
     "LeaseExpired": ("update", {"u6"}),
-    "CheckpointSaved": ("checkpoint", {"c", "c2"}),
+    "CheckpointSaved": ("checkpoint", {"c1", "c2"}),
     "GenerationContract": ("contract", {parts.contract_named(), parts.sha("wrong")}),
-    "Generated": ("trajectory", {"t0", "t2", "t9"}),
+    "Generated": ("trajectory", {"t0", "t2", "t6", "t9"}),
     "GenerationFailed": ("trajectory", {"t1"}),
     "RewardReady": ("reward", {"exact"}),
     "RewardFailed": ("trajectory", {"t2"}),
     "Discarded": ("run", {"r"}),
     "LearnerStarted": ("learner", {LEARNER}),
-    "Reserve": ("update", {"u0", "u1"}),
+    "Reserve": ("update", {"u0", "u1", "u6"}),
     "Admit": ("update", {"u0"}),
     "UpdateStarted": ("update", {"u0", "u9"}),
     "Commit": ("update", {"u0"}),
     "RecordingSealed": ("update", {"u0"}),
     "Abort": ("update", {"u2", "u3"}),
-    "PolicyPrepared": ("policy", {"1", "7"}),
+    "PolicyPrepared": ("policy", {"1", "2", "7"}),
     "PolicyCommitted": ("policy", {"1", "8"}),
     "ActivationAck": ("worker", {"w"}),
     "Activate": ("policy", {"1", "4"}),
 }
+
+BY_LEARNER = ("Reserve", "Admit", "UpdateStarted", "Commit", "RecordingSealed", "Abort", "Renew")
 
 
 def _decisions(history: History, record_type: str) -> list[Decision]:
@@ -94,7 +94,23 @@ def _decisions(history: History, record_type: str) -> list[Decision]:
 
 
 def test_every_record_type_is_told_of(history: History) -> None:
-    assert set(ABOUT) == {model.__name__ for model in LIFECYCLE}
+    assert {*ABOUT, "RunClosed"} == {model.__name__ for model in LIFECYCLE}
+
+
+def test_the_end_of_a_run_is_about_the_run_and_refuses_what_comes_later() -> None:
+    told = History().opened()
+    told.ready("t0", "t1")
+    told.learner()
+    told.reserve("u0", "t0")
+    closed = told.closed()
+    assert says(closed) == "accepted ok"
+    assert closed.subject is not None
+    assert (closed.subject.kind, closed.subject.id) == ("run", "r")
+    assert [(change.predicate, change.first_ids) for change in closed.mass_changes] == [
+        ("updates aborted", ("u0",)),
+        ("trajectories forgotten", ("t0", "t1")),
+    ]
+    assert says(told.generated("t2")) == says(told.configured(2)) == says(told.closed()) == "rejected run_closed"
 
 
 @pytest.mark.parametrize("record_type", ABOUT)
@@ -104,7 +120,10 @@ def test_accepted_or_refused_a_decision_names_whom_it_is_about(history: History,
     subjects = [decision.subject for decision in decisions]
     assert all(subject is not None and subject.kind == kind for subject in subjects)
     assert {subject.id for subject in subjects if subject is not None} == ids
-    of_update = record_type in ("Reserve", "Admit", "UpdateStarted", "Commit", "RecordingSealed", "Abort")
+    if record_type == "CheckpointSaved":
+        assert [decision.update_id for decision in decisions] == ["u0", "u6"]  # the last update that each contains
+        return
+    of_update = record_type in (*BY_LEARNER, "LeaseExpired")
     assert [decision.update_id for decision in decisions] == [
         subject.id if of_update and subject is not None else None for subject in subjects
     ]
@@ -113,15 +132,7 @@ def test_accepted_or_refused_a_decision_names_whom_it_is_about(history: History,
 @pytest.mark.parametrize("record_type", ABOUT)
 def test_a_learners_decision_names_its_current_epoch(history: History, record_type: str) -> None:
     for decision in _decisions(history, record_type):
-        by_learner = record_type in (
-            "LearnerStarted",
-            "Reserve",
-            "Admit",
-            "UpdateStarted",
-            "Commit",
-            "RecordingSealed",
-            "Abort",
-        )
+        by_learner = record_type in (*BY_LEARNER, "LearnerStarted", "CheckpointSaved")
         if by_learner and decision.reason != "unknown_update":  # that one was an operator's
             assert decision.learner is not None
             assert (decision.learner.learner_id, decision.learner.epoch) == (LEARNER, history.epoch())
