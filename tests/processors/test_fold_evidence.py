@@ -146,7 +146,7 @@ def test_a_policy_is_named_with_its_hash(history: History, record_type: str) -> 
     assert (
         hashes
         == {
-            "PolicyPrepared": ["weights-1", "weights-2", "weights-7"],
+            "PolicyPrepared": ["weights-1", "weights-7", "weights-2"],
             "PolicyCommitted": ["weights-1", "other", "weights-8"],
             "Activate": ["weights-1", "weights-4"],
             "ActivationAck": ["weights-1", "weights-0"],
