@@ -1,5 +1,6 @@
 """`rollbook demo`."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -38,6 +39,8 @@ def demo(
 
     Exits 1 when the evaluation reward did not rise by the stated margin or a bundle did not pass.
     """
+    if find_spec("torch") is None:  # only the processes that are started import it
+        raise ModuleNotFoundError("the demo trains with torch", name="torch")
     result = run_demo(DemoConfig(seed=seed), out, Console(stderr=True), keep=keep)
     write_summary(result)
     print_result(result, Console())

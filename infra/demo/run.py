@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from rollbook.infra.demo.cluster import Cluster, demo_cluster, keep_running
+from rollbook.infra.demo.cluster import Cluster, demo_cluster, fetch_files, keep_running
 from rollbook.infra.demo.config import DemoConfig
 from rollbook.infra.demo.faults import planned_faults
 from rollbook.infra.demo.feed import Feed
@@ -71,6 +71,7 @@ class DemoResult:
 
 def run_demo(config: DemoConfig, out: Path | None, console: Console, *, keep: bool = False) -> DemoResult:
     """Run it. Raises BadInput for a folder that is not empty, EnvironmentFault when a process or the broker fails."""
+    fetch_files()
     began = time.monotonic()
     plan = Plan(run_id=f"demo-{config.seed}-{secrets.token_hex(4)}", config=config)
     folder = _new_folder(out or Path("rollbook-demo") / plan.run_id)
@@ -129,7 +130,8 @@ def _train(plan: Plan, folder: RunFolder, processes: Processes, feed: Feed, disp
         _show(decisions, display)
         if decisions and not killed:
             display.say("training")
-        if not killed and any(_activates(decision, faults.lost_at_version) for decision in decisions):
+        is_time = any(_activates(decision, faults.lost_at_version) for decision in decisions)
+        if is_time and not killed and processes.is_running(lost):
             processes.kill(lost)
             processes.start(lost, _worker(folder, faults.lost_worker))
             display.say(f"training; {lost} was killed and comes back under a higher incarnation")

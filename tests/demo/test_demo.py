@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.broker.daemon import stop_daemon
 from rollbook.infra.demo.cluster import Cluster, keep_running
@@ -202,13 +204,15 @@ def test_a_folder_that_is_not_empty_is_refused(tmp_path: Path) -> None:
     assert errors == f"Error: {tmp_path} exists and is not an empty folder: name another one with --out\n"
 
 
-def test_a_demo_that_is_killed_leaves_no_process_behind(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)])
+def test_a_demo_that_is_ended_leaves_no_process_behind(number: signal.Signals, code: int, tmp_path: Path) -> None:
     process = start_demo(tmp_path / "demo")
     folder = RunFolder(tmp_path / "demo")
     wait_until(lambda: folder.log("processor").exists())
     assert len(pids_that_name(folder.path)) >= 4, "trainer, workers and broker"
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    process.send_signal(number)
+    output, errors = process.communicate()
+    assert (process.returncode, output, errors) == (code, "", "")
     wait_until(lambda: not pids_that_name(folder.path))
 
 
