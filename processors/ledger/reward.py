@@ -9,7 +9,7 @@ from rollbook.processors.ledger.store import Run
 from rollbook.processors.ledger.verdict import At, Verdict, item, outcome_of, subject
 from rollbook.processors.reasons import Reason
 from rollbook.schemas.records.decision import ItemDecision, Outcome
-from rollbook.schemas.records.ledger import PendingFact
+from rollbook.schemas.records.ledger import PendingFact, TrajectoryState
 from rollbook.schemas.records.reward import Discarded, Quarantine, RewardFailed, RewardItem, RewardReady
 from rollbook.schemas.records.run import Unpinned
 
@@ -99,7 +99,7 @@ def _fact(run: Run, fact: PendingFact) -> ItemDecision:
         return item(fact.subject_id, Reason.DUPLICATE, known)
     found = row(StateOf.TRAJECTORY, fact.record_type, None if known is None else known.status)
     if found.outcome is Outcome.PENDING:
-        return _keep(run, fact)
+        return _keep(run, fact, known)
     if known is None or found.outcome is not Outcome.ACCEPTED:
         return item(fact.subject_id, found.reason, known)
     ready = fact.record_type == "RewardReady"
@@ -114,16 +114,16 @@ def _fact(run: Run, fact: PendingFact) -> ItemDecision:
     return item(fact.subject_id, found.reason, known, after)
 
 
-def _keep(run: Run, fact: PendingFact) -> ItemDecision:
+def _keep(run: Run, fact: PendingFact, known: TrajectoryState | None) -> ItemDecision:
     """Keep an early fact. Of a failure and a reward that both wait, the reward stays: there the two would lead."""
     key = f"trajectory {fact.subject_id}"
     waiting = run.pending.get(key)
     if waiting is not None:
         if waiting.content == fact.content:
-            return item(fact.subject_id, Reason.DUPLICATE)
+            return item(fact.subject_id, Reason.DUPLICATE, known)
         if not (waiting.record_type == "RewardFailed" and fact.record_type == "RewardReady"):
-            return item(fact.subject_id, Reason.CONFLICT)
+            return item(fact.subject_id, Reason.CONFLICT, known)
     elif len(run.pending) >= run.config.max_pending:
-        return item(fact.subject_id, Reason.PENDING_FULL)
+        return item(fact.subject_id, Reason.PENDING_FULL, known)
     run.pending.put(key, fact)
-    return item(fact.subject_id, Reason.PENDING)
+    return item(fact.subject_id, Reason.PENDING, known)

@@ -25,9 +25,9 @@ def dispatched(run: Run, record: Dispatched, at: At) -> Verdict:
     refused = _refused(run, {record.policy})
     if refused is not None:
         return Verdict(Outcome.REJECTED, refused, subject=subject("trajectory", record.identity.trajectory_id))
-    fresh = _new(record.identity, {record.policy}, at)
+    fresh, reason = _untainted(run, _new(record.identity, {record.policy}, at), found.reason)
     run.trajectories.put(fresh.trajectory_id, fresh)
-    return _verdict(None, Outcome.ACCEPTED, found.reason, fresh)
+    return _verdict(None, Outcome.ACCEPTED, reason, fresh)
 
 
 def generated(run: Run, record: Generated, at: At) -> Verdict:
@@ -138,18 +138,23 @@ def _arrive(run: Run, known: TrajectoryState | None, fresh: TrajectoryState, fou
     """Enter a trajectory in its final state: with the fact that waited for it, in quarantine where it is tainted."""
     status = next_state(NONE if known is None else known.status, found.events[0])
     after = fresh.model_copy(update={"status": status, "revision": 1 if known is None else known.revision + 1})
-    reason = found.reason
     fact = run.pending.get(f"trajectory {fresh.trajectory_id}")
     released: tuple[Released, ...] = ()
     if fact is not None:
         run.pending.drop(f"trajectory {fresh.trajectory_id}")
         after, released = _apply(after, fact)
-    if allowed(after.status, Event.QUARANTINE) and tainted(run, after):
-        reason = Reason.QUARANTINED
-        after = after.model_copy(update={"status": next_state(after.status, Event.QUARANTINE)})
+    after, reason = _untainted(run, after, found.reason)
     run.trajectories.put(fresh.trajectory_id, after)
     verdict = _verdict(known, Outcome.ACCEPTED, reason, after)
     return Verdict(verdict.outcome, verdict.reason, subject=verdict.subject, items=verdict.items, released=released)
+
+
+def _untainted(run: Run, arrived: TrajectoryState, reason: Reason) -> tuple[TrajectoryState, Reason]:
+    """What arrives by a policy that was undone, given up, or is known with another hash, arrives in quarantine."""
+    if not (allowed(arrived.status, Event.QUARANTINE) and tainted(run, arrived)):
+        return arrived, reason
+    status = next_state(arrived.status, Event.QUARANTINE)
+    return arrived.model_copy(update={"status": status}), Reason.QUARANTINED
 
 
 def _apply(arrived: TrajectoryState, fact: PendingFact) -> tuple[TrajectoryState, tuple[Released, ...]]:
