@@ -194,7 +194,7 @@ def activate(run: Run, record: Activate, at: At) -> Verdict:
         return Verdict(Outcome.REJECTED, acks, subject=about, missing_workers=missing, mismatched_workers=mismatched)
     activated = {"activated": True, "activated_offset": at.offset, "activation_content": at.content}
     run.policies.put(wanted.version, policy.model_copy(update=activated))
-    run.change_head(active=wanted, active_orphaned=False)
+    run.change_head(active=wanted, active_orphaned=policy.orphaned)
     broken = refusal or acks
     return Verdict(
         Outcome.ACCEPTED,
@@ -249,7 +249,8 @@ def _unfit(run: Run, policy: PolicyState, record: Activate) -> tuple[Reason | No
     if policy.orphaned:
         return Reason.POLICY_ORPHANED, ""
     ancestor: PolicyState | None = policy
-    while ancestor is not None and not ancestor.activated:  # what was activated before had its updates committed
+    # in gate mode what was activated before had its updates committed
+    while ancestor is not None and (run.observes or not ancestor.activated):
         for update_id in ancestor.update_ids:
             update = run.updates.get(update_id)
             if update is None or update.status is not UpdateStatus.COMMITTED:
