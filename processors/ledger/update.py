@@ -53,12 +53,13 @@ def commit(run: Run, record: Commit, at: At) -> Verdict:
     run.change_head(commits=order)
     committed = {
         "status": UpdateStatus.COMMITTED,
+        "learner": record.learner,  # in observe mode it can be another's: a roll-back follows the weights
         "held": (),
         "answers": (),
         "in_doubt": False,
         "end_content": at.content,
         "commit_order": order,
-        "trained": tuple(one.trajectory_id for one in items if one.state_after == TrajectoryStatus.CONSUMED),
+        "trained": tuple(one.trajectory_id for one in items if one.reason == Reason.TRAINED),
     }
     run.updates.put(record.update_id, update.model_copy(update=committed))
     return of_update(record, Outcome.ACCEPTED, *(broken or (Reason.OK, "")), items=items, violation=broken is not None)
