@@ -16,14 +16,16 @@ def raise_floor(run: Run) -> tuple[MassChange, ...]:
     """After an activation: the floor becomes the lowest version above all those more than `horizon` behind the active
     one. Below it, what is terminal or consumed is forgotten, what is rewarded or earlier goes offline (and is forgotten
     when the floor rises again), and the reserved stays. The floor is a version and not a depth, which a roll-back would
-    lower under what is new."""
+    lower under what is new. It never passes the active version: a roll-back that is prepared, but not yet active, is
+    far behind by its depth, yet newer than all that is in use."""
     config, active = run.config, run.head.active
     policy = None if active is None else run.policies.get(active.version)
     if not config.horizon or policy is None:
         return ()
     unit = config.admission.lag_unit
     oldest = policy_number(policy, unit) - config.horizon
-    behind = [p.version for p in run.policies.values() if not p.orphaned and policy_number(p, unit) < oldest]
+    before = [p for p in run.policies.values() if p.version < policy.version and not p.orphaned]
+    behind = [p.version for p in before if policy_number(p, unit) < oldest]
     floor = max(run.head.floor, max(behind, default=-1) + 1)
     if floor == run.head.floor:
         return ()
@@ -46,13 +48,12 @@ def raise_floor(run: Run) -> tuple[MassChange, ...]:
 
 
 def _drop_pending(run: Run, floor: int) -> list[str]:
-    """What they wait for would be beyond the horizon: facts older than the floor's activation."""
-    policy = run.policies.get(floor)
-    if policy is None or policy.activated_offset is None:
-        return []
+    """What they wait for would be beyond the horizon: facts older than the first activation from the floor on."""
+    offsets = [p.activated_offset for p in run.policies.values() if p.version >= floor]
+    since = min(offset for offset in offsets if offset is not None)
     dropped = []
     for fact in run.pending.values():
-        if fact.offset < policy.activated_offset and fact.record_type != "PolicyCommitted":
+        if fact.offset < since and fact.record_type != "PolicyCommitted":
             run.pending.drop(f"trajectory {fact.subject_id}")
             dropped.append(fact.subject_id)
     return dropped
