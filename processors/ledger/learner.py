@@ -4,13 +4,20 @@ import dataclasses
 from collections.abc import Sequence
 
 from rollbook.processors.ledger.matrix import StateOf, row
-from rollbook.processors.ledger.moves import give_back, orphan_policies, quarantine_tainted
-from rollbook.processors.ledger.store import Run, is_open
+from rollbook.processors.ledger.moves import give_back, orphan_policies, quarantine_tainted, tainted
+from rollbook.processors.ledger.store import Run, behavior_version, is_open
 from rollbook.processors.ledger.verdict import At, UpdateRecord, Verdict, mass_change, of_update, subject
 from rollbook.processors.lifecycle import Event
 from rollbook.processors.reasons import Reason
 from rollbook.schemas.records.decision import Outcome
-from rollbook.schemas.records.ledger import Answer, CheckpointState, LearnerState, UpdateState, UpdateStatus
+from rollbook.schemas.records.ledger import (
+    Answer,
+    CheckpointState,
+    LearnerState,
+    TrajectoryState,
+    UpdateState,
+    UpdateStatus,
+)
 from rollbook.schemas.records.update import Checkpoint, CheckpointSaved, LearnerStarted
 
 
@@ -58,7 +65,7 @@ def _start_anew(run: Run, record: LearnerStarted, contained: int) -> Verdict:
     for update in opened:
         released += end_update(run, update, UpdateStatus.ABORTED, Event.ABORT)
     for update in undone:
-        forgotten += [name for name in update.trained if name not in run.trajectories]
+        forgotten += [name for name in update.trained if _consumed_by(run, update, name) is None]
         rolled_back += roll_back(run, update)
     quarantined = quarantine_tainted(run, orphans)
     changes = (
@@ -150,13 +157,21 @@ def end_update(run: Run, update: UpdateState, status: UpdateStatus, *events: Eve
 
 
 def roll_back(run: Run, update: UpdateState) -> list[str]:
-    """Undo a committed update: what it trained on is rewarded again, or quarantined with its policy."""
+    """Undo a committed update: what it trained on is rewarded again, quarantined with its policy, or offline where it
+    lies below the floor by now."""
     for trajectory_id in update.trained:
-        trained = run.trajectories.get(trajectory_id)
+        trained = _consumed_by(run, update, trajectory_id)
         if trained is not None:
-            give_back(run, trained, Event.ROLL_BACK)
+            expired = behavior_version(trained) < run.head.floor and not tainted(run, trained)
+            give_back(run, trained, Event.ROLL_BACK, *((Event.EXPIRE,) if expired else ()))
     run.updates.put(update.update_id, update.model_copy(update={"status": UpdateStatus.ROLLED_BACK}))
     return list(update.trained)
+
+
+def _consumed_by(run: Run, update: UpdateState, trajectory_id: str) -> TrajectoryState | None:
+    """What an update trained on, unless it is forgotten; a client that uses an id again has made another trajectory."""
+    found = run.trajectories.get(trajectory_id)
+    return found if found is not None and found.update_id == update.update_id else None
 
 
 def refuse(run: Run, record: UpdateRecord, at: At, *, part: int = 0) -> Verdict | None:
