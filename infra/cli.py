@@ -25,7 +25,9 @@ MOUNTS = (
     Mount("broker", "infra.broker.cli", _GROUP, "Start, stop or look at an Apache Kafka broker.", "broker start"),
     Mount("topics", "infra.topics_cli", _GROUP, "Create or describe the six topics of a prefix.", "topics create"),
     Mount("processor", "infra.processor_cli", _GROUP, "Run the processor, which keeps the ledger.", "processor run"),
+    Mount("ledger", "infra.inspect_cli", _COMMAND, "Print the ledger of a run as it is now.", "ledger --run RUN"),
     Mount("decisions", "infra.inspect_cli", _COMMAND, "Print the decisions of a run.", "decisions --run RUN"),
+    Mount("explain", "infra.inspect_cli", _COMMAND, "Print the history of one thing.", "explain ID --run RUN"),
     Mount("freshness", "infra.inspect_cli", _COMMAND, "Print how stale a run's rows are.", "freshness --run RUN"),
     Mount(
         "materialize",

@@ -1,32 +1,24 @@
-"""`rollbook decisions --run R` and `rollbook freshness --run R`: what the processor has said of a run."""
+"""`rollbook ledger`, `decisions`, `freshness` and `explain`: what there is to see of a run."""
 
-import json
-from collections import Counter
-from collections.abc import Sequence
-from itertools import islice
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from rollbook.infra.settings import Settings, Topic
-from rollbook.replay.history.decisions import Decided, DecisionLog
-from rollbook.replay.history.kafka import KafkaLog
+from rollbook.infra.looking import decisions as asked
+from rollbook.infra.looking.decisions_page import decision_line, header_line, print_decisions
+from rollbook.infra.looking.explain import explain as explain_id
+from rollbook.infra.looking.explain_page import print_explained
+from rollbook.infra.looking.freshness import newest_snapshot, print_freshness
+from rollbook.infra.looking.ledger import heard_at, read_ledger, view
+from rollbook.infra.looking.ledger_page import print_ledger
+from rollbook.infra.looking.place import Place, place_of_run
+from rollbook.infra.looking.show import SHOWN, print_json
 from rollbook.replay.text import plural, visible
-from rollbook.schemas.codec import decode_as
 from rollbook.schemas.errors import AnswerNo
-from rollbook.schemas.partition import partition_of
-from rollbook.schemas.records.decision import Decision, FreshnessSnapshot
+from rollbook.schemas.records.decision import Outcome
+from rollbook.schemas.records.ledger import TrajectoryStatus
 
-app = typer.Typer(help="Look at what the processor has said of a run.")
-
-_SHOWN = 100
-_REASONS_SHOWN = 4
-# Where no person looks a line is a record: nothing is folded. The longest text that a decision has is 4,096 long.
-_WIDTH_WITHOUT_TERMINAL = 100_000
-_COLUMNS = ("sequence", "offset", "record", "outcome", "reason", "subject", "update", "items")
+app = typer.Typer(help="Look at a run.")
 
 Run = Annotated[str, typer.Option("--run", help="The run.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
@@ -35,28 +27,62 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")
 @app.command(epilog="Example: rollbook decisions --run my-run --limit 20")
 def decisions(
     run: Run,
+    trajectory: Annotated[str | None, typer.Option(help="Only those that name this trajectory.")] = None,
+    update: Annotated[str | None, typer.Option(help="Only those of this update.")] = None,
+    reason: Annotated[list[str] | None, typer.Option(help="Only this reason, also of an item; repeatable.")] = None,
+    outcome: Annotated[list[Outcome] | None, typer.Option(help="Only this outcome; repeatable.")] = None,
+    record_type: Annotated[
+        list[str] | None, typer.Option("--type", help="Only of this record type, such as Commit; repeatable.")
+    ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(min=1, show_default=f"{_SHOWN} in the table, all as JSON", help="Only the last N decisions."),
+        typer.Option(min=1, show_default=f"{SHOWN} in the table, all as JSON", help="Only the last N of them."),
     ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with each as it is committed, until Ctrl-C.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the decisions of a run: a table, or with --json each as one line.
 
-    The offset is that of the lifecycle record decided. Exits 1 when the run has no decision.
+    The offset is that of the lifecycle record decided. Only committed decisions are shown. A mass change names its
+    first 100 trajectories; `rollbook explain` knows them all. Exits 1 when there is none, and 130 when --follow is
+    ended with Ctrl-C.
     """
-    settings = Settings.from_env()
-    with KafkaLog(settings) as log:
-        partition = partition_of(run, log.partitions(settings.topic(Topic.LIFECYCLE)))
-        known = DecisionLog(log, settings.topic(Topic.DECISIONS), partition)
-        if as_json and limit is None:
-            found = sum(1 for decided in known.read() if decided.decision.run_id == run and _print_json(decided))
+    which = asked.wanted(trajectory, update, reason or (), outcome or (), record_type or ())
+    with place_of_run(run) as place:
+        if follow:
+            _follow(place, which, limit, as_json)
+        elif as_json and limit is None:
+            found = sum(1 for decided in asked.every(place, which) if print_json(decided.decision))
         else:
-            last = _last(known, run, limit or _SHOWN)
+            last = asked.last(place, limit or SHOWN, which)
             found = len(last)
-            _print_last(last, as_json)
-    if not found:
-        raise _unknown(run, settings, "decision")
+            if as_json:
+                for decided in last:
+                    print_json(decided.decision)
+            elif last:
+                print_decisions(last, asked.count(place), trajectory, filtered=not which.all)
+        if not found:
+            raise _none_wanted(place)
+
+
+def _follow(place: Place, which: asked.Wanted, limit: int | None, as_json: bool) -> NoReturn:
+    if not as_json:
+        print(header_line(), flush=True)
+    for decided in asked.follow(place, which, limit if as_json or limit else SHOWN):
+        if as_json:
+            print_json(decided.decision)
+        else:
+            print(decision_line(decided, which.trajectory), flush=True)
+    raise AssertionError("following never ends by itself")
+
+
+def _none_wanted(place: Place) -> AnswerNo:
+    total = asked.count(place)
+    if not total:
+        return place.nothing("decision")
+    return AnswerNo(f"run {visible(place.run_id)} has {plural(total, 'decision')}, none of which is asked for")
 
 
 @app.command(epilog="Example: rollbook freshness --run my-run")
@@ -65,116 +91,61 @@ def freshness(run: Run, as_json: AsJson = False) -> None:
 
     Exits 1 when there are none of this run.
     """
-    settings = Settings.from_env()
-    topic = settings.topic(Topic.FRESHNESS)
-    with KafkaLog(settings) as log:
-        partition = partition_of(run, log.partitions(topic))
-        bounds = log.bounds(topic, partition)
-        last: bytes | None = None
-        if bounds.first < bounds.end:
-            for stored in log.read(topic, partition, bounds.first, bounds.end):
-                if stored.key == run.encode():
-                    last = stored.value
-    if last is None:
-        raise _unknown(run, settings, "freshness snapshot")
-    snapshot = decode_as(FreshnessSnapshot, last)
+    with place_of_run(run) as place:
+        snapshot = newest_snapshot(place)
     if as_json:
-        print(snapshot.model_dump_json())
+        print_json(snapshot)
     else:
-        _print_freshness(snapshot)
+        print_freshness(snapshot)
 
 
-def _last(log: DecisionLog, run: str, limit: int) -> list[Decided]:
-    """The last decisions of one run, read from the end backwards: several runs share a partition."""
-    backwards = (decided for decided in log.before(log.bounds.end) if decided.decision.run_id == run)
-    return list(islice(backwards, limit))[::-1]
+@app.command(epilog="Example: rollbook ledger --run my-run --state reserved")
+def ledger(
+    run: Run,
+    state: Annotated[TrajectoryStatus | None, typer.Option(help="List the trajectories in this state instead.")] = None,
+    update: Annotated[
+        str | None, typer.Option(help="Show this update instead, with what it holds or has trained on.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print the ledger of a run as it is now, from what the processor has committed.
 
-
-def _print_last(last: Sequence[Decided], as_json: bool) -> None:
+    Active policy and floor, trajectories by state, open updates, learners, policies, workers, and facts that wait.
+    Exits 1 for a run or an update that it does not know.
+    """
+    with place_of_run(run) as place:
+        found, next_offset = read_ledger(place)
+        if not found.head.sequence:
+            raise place.nothing("ledger")
+        if update is not None and update not in found.updates:
+            raise AnswerNo(f"run {visible(run)} has no update {visible(update)}: `rollbook ledger` lists the open ones")
+        shown = view(found, next_offset, heard_at(place, found, update), state=state, update_id=update)
     if as_json:
-        for decided in last:
-            _print_json(decided)
-    elif last:
-        _console().print(_decision_table(last))
+        print_json(shown)
+    else:
+        print_ledger(shown)
 
 
-def _print_json(decided: Decided) -> bool:
-    print(json.dumps(decided.decision.model_dump(mode="json"), separators=(",", ":")))
-    return True
+@app.command(epilog="Example: rollbook explain 3 --run my-run")
+def explain(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="ID", help="A trajectory, an update, or the version of a policy.", show_default=False),
+    ],
+    run: Run,
+    as_json: AsJson = False,
+) -> None:
+    """Print the history of one thing, from its generation to its end: every record with offset, reason and effect.
 
-
-def _decision_table(last: Sequence[Decided]) -> Table:
-    total = last[-1].decision.sequence  # it counts the decisions of the run
-    title = (
-        plural(total, "decision") if len(last) == total else f"the last {len(last):,} of {plural(total, 'decision')}"
-    )
-    table = Table(title=title, box=None, title_justify="left", header_style="bold")
-    for name in _COLUMNS:
-        table.add_column(name, justify="right" if name in ("sequence", "offset") else "left", overflow="fold")
-    for decided in last:
-        decision = decided.decision
-        subject = "" if decision.subject is None else f"{decision.subject.kind} {decision.subject.id}"
-        reason = f"{decision.reason} ({decision.detail})" if decision.detail else decision.reason
-        cells = (
-            decision.sequence,
-            decision.source.offset,
-            decision.record_type,
-            decision.outcome.value,
-            reason,
-            subject,
-            decision.update_id or "",
-            _items(decision),
-        )
-        table.add_row(*(_cell(cell) for cell in cells))
-    return table
-
-
-def _items(decision: Decision) -> str:
-    """How many trajectories came out how: `3 reserved, 1 stale_policy`."""
-    counts = Counter(item.reason for item in decision.items).most_common()
-    shown = [f"{count} {reason}" for reason, count in counts[:_REASONS_SHOWN]]
-    shown += [f"{change.count} {change.predicate}" for change in decision.mass_changes]
-    shown += [f"{len(decision.released)} released"] if decision.released else []
-    return ", ".join(shown) + (", ..." if len(counts) > _REASONS_SHOWN else "")
-
-
-def _print_freshness(snapshot: FreshnessSnapshot) -> None:
-    active = snapshot.active_policy
-    figures = Table.grid(padding=(0, 2))
-    for name, value in (
-        ("run", snapshot.run_id),
-        ("after decision", snapshot.sequence),
-        ("active policy", "none" if active is None else f"{active.version} ({active.artifact_hash})"),
-        ("largest tolerated lag", f"{snapshot.max_lag} ({snapshot.lag_unit})"),
-        ("ready, fresh", snapshot.ready_fresh),
-        ("ready, tolerated", snapshot.ready_tolerated),
-        ("ready, stale with the next activation", snapshot.ready_expiring),
-        ("ready, stale", snapshot.ready_stale),
-        ("mean lag of the ready", "-" if snapshot.mean_lag is None else f"{snapshot.mean_lag:.3f}"),
-        ("open updates", ", ".join(snapshot.open_updates) or "none"),
-    ):
-        figures.add_row(name, _cell(value))
-    console = _console()
-    console.print(figures)
-    table = Table("version", "state", "trajectories", box=None, header_style="bold")
-    for row in snapshot.by_version:
-        table.add_row(_cell(row.version), _cell(row.state), _cell(row.count))
-    if snapshot.by_version:
-        console.print(table)
-
-
-def _cell(value: object) -> Text:
-    """An id is data: no markup, no control characters, no line of its own."""
-    return Text(visible(value))
-
-
-def _console() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=_WIDTH_WITHOUT_TERMINAL)
-
-
-def _unknown(run: str, settings: Settings, what: str) -> AnswerNo:
-    return AnswerNo(
-        f"run {visible(run)} has no {what} on {settings.bootstrap_servers} (prefix {settings.topic_prefix}): check the "
-        "name, and that `rollbook processor run` is up"
-    )
+    The run is folded again from its first record, so changes of many at once are exact; up to the last decision that
+    is committed. Where an id names several things each has its page, as JSON its line. Exits 1 for an unknown id.
+    """
+    with place_of_run(run) as place:
+        explained = explain_id(place, name)
+    if not explained.pages:
+        raise AnswerNo(f"run {visible(run)} knows no trajectory, update or policy {visible(name)}")
+    if as_json:
+        for page in explained.pages:
+            print_json({"run_id": run, "chain_agrees": explained.chain_agrees, "page": page})
+    else:
+        print_explained(explained)

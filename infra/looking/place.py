@@ -1,0 +1,48 @@
+"""Where a run lies: the cluster, the prefix, and its partition."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rollbook.infra.settings import Settings, Topic
+from rollbook.replay.history.decisions import DecisionLog
+from rollbook.replay.history.kafka import KafkaLog
+from rollbook.replay.history.source import LogSource
+from rollbook.replay.text import visible
+from rollbook.schemas.errors import AnswerNo
+from rollbook.schemas.partition import partition_of
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A run's partition of an open log."""
+
+    settings: Settings
+    log: LogSource
+    run_id: str
+    partitions: int
+    partition: int
+
+    def topic(self, topic: Topic) -> str:
+        """The full name of a topic."""
+        return self.settings.topic(topic)
+
+    def decisions(self) -> DecisionLog:
+        """The partition's decisions, as far as there are any now."""
+        return DecisionLog(self.log, self.topic(Topic.DECISIONS), self.partition)
+
+    def nothing(self, what: str) -> AnswerNo:
+        """The answer for a run of which there is nothing."""
+        return AnswerNo(
+            f"run {visible(self.run_id)} has no {what} on {self.settings.bootstrap_servers} (prefix "
+            f"{self.settings.topic_prefix}): check the name, and that `rollbook processor run` is up"
+        )
+
+
+@contextmanager
+def place_of_run(run_id: str) -> Iterator[Place]:
+    """The run's place on the cluster that the environment names."""
+    settings = Settings.from_env()
+    with KafkaLog(settings) as log:
+        partitions = log.partitions(settings.topic(Topic.LIFECYCLE))
+        yield Place(settings, log, run_id, partitions, partition_of(run_id, partitions))
