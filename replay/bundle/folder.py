@@ -42,14 +42,20 @@ class Folder:
             fd = os.open(name, _FLAGS, dir_fd=self.fd)
         except OSError as error:
             raise Refused(Problem(label, "", _reason(error, "a file"), CAPTURE_AGAIN)) from None
-        with os.fdopen(fd, "rb") as file:
+        try:
+            # Judged before a Python file is made of it: that fails on a folder, which os.open does not.
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
-                raise Refused(Problem(label, "", "not a regular file", CAPTURE_AGAIN))
+                raise Refused(Problem(label, "", f"{_kind(status.st_mode)}, not a regular file", CAPTURE_AGAIN))
             if status.st_size > limit:
                 what = f"{status.st_size:,} bytes, more than the {limit:,} that it can need"
                 raise Refused(Problem(label, "", what, CAPTURE_AGAIN))
-            data = file.read(status.st_size + 1)
+            with os.fdopen(fd, "rb", closefd=False) as file:
+                data = file.read(status.st_size + 1)
+        except OSError as error:
+            raise Refused(Problem(label, "", f"cannot be read ({error.strerror})", CAPTURE_AGAIN)) from None
+        finally:
+            os.close(fd)
         if len(data) != status.st_size:
             raise Refused(Problem(label, "", "changed while it was read", "wait until its writer is done"))
         return data
@@ -75,6 +81,10 @@ def open_folder(path: Path) -> Iterator[Folder]:
         yield Folder(path, fd)
     finally:
         os.close(fd)
+
+
+def _kind(mode: int) -> str:
+    return "a folder" if stat.S_ISDIR(mode) else "a device, pipe or socket"
 
 
 def _reason(error: OSError, noun: str) -> str:
