@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from rollbook.infra.looking.show import cell, console, figure
+from rollbook.infra.looking.show import cell, console, figure, shown
 from rollbook.replay.history.decisions import Decided
-from rollbook.replay.text import plural, visible
+from rollbook.replay.text import plural
 from rollbook.schemas.records.decision import Decision, ItemDecision
 
 _REASONS_SHOWN = 4
@@ -38,7 +38,7 @@ def header_line() -> str:
 
 def decision_line(decided: Decided, trajectory: str | None) -> str:
     """A decision on one line."""
-    return _line([visible(value) for value in _values(decided.decision, trajectory)])
+    return _line([shown(value) for value in _values(decided.decision, trajectory)])
 
 
 def _line(values: Sequence[str]) -> str:

@@ -81,8 +81,8 @@ def _trajectory(page: TrajectoryPage) -> Figures:
 def _update(page: UpdatePage) -> Figures:
     trained = [row for row in page.rows if row.fate == "trained"]
     rewards = [row.raw_reward for row in trained if row.raw_reward is not None]
-    mean = f"{figure(sum(rewards) / len(rewards))} over {len(rewards):,} trained" if rewards else "none was trained on"
-    without = f", {len(trained) - len(rewards):,} without a reward left out" if len(trained) > len(rewards) else ""
+    mean = f"{figure(sum(rewards) / len(rewards))} over {len(rewards):,} of " if rewards else "none for "
+    without = f"{len(trained):,} that stand trained on" if trained else "none: nothing stands trained on"
     expected, sealed = len(page.expected_ranks), len(page.sealed_ranks)
     return [
         ("learner", _learner(page.learner)),
@@ -92,10 +92,10 @@ def _update(page: UpdatePage) -> Figures:
         ("admitted", page.admitted),
         ("refused", counted((reason, many) for reason, many in page.refused.items())),
         ("its whole groups", _members(page.groups)),
-        ("mean reward", mean + without),
+        ("mean reward", mean + without if trained else without),
         ("optimizer steps", page.steps),
         ("recordings", f"{sealed} of {expected} ranks sealed" if expected or sealed else "none"),
-        ("in the weights of", f"policies {', '.join(map(str, page.policies))}" if page.policies else "no policy"),
+        ("in the weights of", ", ".join(f"policy {version}" for version in page.policies) or "no policy"),
     ]
 
 

@@ -7,7 +7,7 @@ from rollbook.infra.looking.refold import Step
 from rollbook.infra.looking.said import said
 from rollbook.processors.reasons import Reason
 from rollbook.schemas.records.common import LearnerRef
-from rollbook.schemas.records.decision import ItemDecision, Outcome, Released
+from rollbook.schemas.records.decision import ItemDecision, MassChange, Outcome, Released
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,15 @@ def note(
     revision: int | None = None,
     released: Sequence[Released] = (),
     item: ItemDecision | None = None,
+    among: Sequence[MassChange] = (),
 ) -> Noted:
     """A step as it concerned a thing. `released` are the facts about it that waited for the record, `item` what was
-    decided of it among others, whose reason wins over the record's."""
+    decided of it among others, whose reason wins over the record's, `among` the mass changes that took it along."""
     decision = step.decision
     reason = decision.reason if item is None else item.reason
     parts = [said(step.record, trajectory_id)] if step.record is not None else []
     parts += [f"{fact.record_type} of offset {fact.offset} waited for it: {fact.reason}" for fact in released]
-    parts += because(step, before, after) if item is None else []
+    parts += [f"{change.count} {change.predicate}" for change in among]
     return Noted(
         offset=step.stored.offset,
         at_ms=step.stored.timestamp_ms,
@@ -71,16 +72,23 @@ def note(
         freshness=None if item is None else item.freshness,
         mean_abs_log_ratio=None if item is None else item.mean_abs_log_ratio,
         update_id=decision.update_id,
-        learner=decision.learner,
+        learner=_learner(step),
         said="; ".join(part for part in parts if part),
     )
 
 
-def because(step: Step, before: str, after: str) -> list[str]:
-    """Which changes of many at once the record made, where the thing changed without being named."""
-    if before == after:
-        return []
-    return [f"{change.count} {change.predicate}" for change in step.decision.mass_changes]
+def among(step: Step, name: str, *kinds: str) -> list[MassChange]:
+    """The mass changes of these kinds that a changed thing was among: those that name it, else those that name only the
+    first of many."""
+    alike = [change for change in step.decision.mass_changes if change.predicate.startswith(kinds)]
+    named = [change for change in alike if name in change.first_ids]
+    return named or [change for change in alike if change.count > len(change.first_ids)]
+
+
+def _learner(step: Step) -> LearnerRef | None:
+    """As the record names it: the decision has the learner's epoch of then, which may have fenced the record."""
+    named = getattr(step.record, "learner", None)
+    return named if isinstance(named, LearnerRef) else step.decision.learner
 
 
 def meaning_of(reason: str) -> str:

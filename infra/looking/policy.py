@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from rollbook.infra.looking.named import policy_named
-from rollbook.infra.looking.noted import Noted, note
+from rollbook.infra.looking.noted import Noted, among, note
 from rollbook.infra.looking.refold import Step
 from rollbook.infra.looking.trajectory import FORGOTTEN
 from rollbook.processors.ledger.matrix import PolicyPhase
@@ -91,7 +91,9 @@ class PolicyWatch:
         if named and isinstance(step.record, ActivationAck):
             self._ack(step, step.record)
         if changed or named:
-            self._history.append(note(step, self._before[1], phase))
+            took = among(step, str(self._version), "policies") if changed else ()
+            waited = step.decision.released if named else ()
+            self._history.append(note(step, self._before[1], phase, released=waited, among=took))
         self._known = policy or self._known
 
     def page(self, run: Run) -> PolicyPage | None:

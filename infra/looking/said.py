@@ -1,6 +1,7 @@
 """What a record says in its own fields, in a few words; of one trajectory where it names many."""
 
 from rollbook.infra.looking.show import figure
+from rollbook.replay.text import plural
 from rollbook.schemas.records import policy as p
 from rollbook.schemas.records import reward as w
 from rollbook.schemas.records import rollout as g
@@ -36,7 +37,7 @@ def said(record: Lifecycle, trajectory_id: str | None = None) -> str:
         case u.Commit():
             return _commit(record, trajectory_id)
         case u.RecordingSealed():
-            return f"rank {record.rank}, {len(record.recordings)} recordings"
+            return f"rank {record.rank}, {plural(len(record.recordings), 'recording')}"
         case u.Abort():
             return ", ".join(part for part in (record.reason.value, record.disposition.value, record.text) if part)
         case u.LeaseExpired():
@@ -53,7 +54,7 @@ def _policy(record: Lifecycle) -> str:
             if record.rollback_of is not None:
                 source += f", weights of version {record.rollback_of} again"
             whole = "written whole" if record.committed else "not yet whole"
-            return f"version {record.version} {source}, adds {len(record.update_ids)} updates, {whole}"
+            return f"version {record.version} {source}, adds {plural(len(record.update_ids), 'update')}, {whole}"
         case p.PolicyCommitted():
             return f"version {record.policy.version} is written whole"
         case p.PolicyAbandoned():
@@ -76,8 +77,8 @@ def _generated(record: g.Generated) -> str:
     versions = sorted({span.policy.version for span in spans if span.policy is not None})
     tokens = sum(segment.active_tokens for segment in record.segments)
     return (
-        f"{_place(record.identity)}, {record.purpose.value}, policies {', '.join(map(str, versions))}, {tokens} active "
-        f"tokens in {len(record.segments)} segments, finished: {record.finish_reason.value}, worker "
+        f"{_place(record.identity)}, {record.purpose.value}, policies {', '.join(map(str, versions))}, {tokens:,} "
+        f"active tokens in {plural(len(record.segments), 'segment')}, finished: {record.finish_reason.value}, worker "
         f"{record.provenance.worker_id}"
     )
 
@@ -91,14 +92,14 @@ def _rewards(record: w.RewardReady, trajectory_id: str | None) -> str:
 def _reserve(record: u.Reserve, trajectory_id: str | None) -> str:
     by = f"part {record.part}, learner's policy {record.policy.version}"
     if record.claim is not None:
-        return f"{by}, claims {record.claim.max_groups} groups, {record.claim.order.value} first"
+        return f"{by}, claims {plural(record.claim.max_groups, 'group')}, {record.claim.order.value} first"
     mine = [item.expected_revision for item in record.items if item.trajectory_id == trajectory_id]
     expected = f", revision {mine[0]} expected" if mine else ""
     return f"{by}, {record.mode.value} of {len(record.items)} named{expected}"
 
 
 def _admit(record: u.Admit, trajectory_id: str | None) -> str:
-    by = f"part {record.part}, policy {record.policy.version} and {record.own_updates} own updates"
+    by = f"part {record.part}, policy {record.policy.version} and {plural(record.own_updates, 'own update')}"
     mine = [item for item in record.items if item.trajectory_id == trajectory_id]
     if not mine:
         return by
@@ -108,7 +109,7 @@ def _admit(record: u.Admit, trajectory_id: str | None) -> str:
 def _commit(record: u.Commit, trajectory_id: str | None) -> str:
     if trajectory_id is None:
         trained = {name for step in record.steps for name in step.trajectory_ids}
-        return f"{len(record.steps)} steps over {len(trained)} trajectories, {len(record.dropped)} dropped"
+        return f"{plural(len(record.steps), 'step')}, {len(trained):,} trained on, {len(record.dropped):,} dropped"
     steps = [f"{step.rollout_id}.{step.step_id}" for step in record.steps if trajectory_id in step.trajectory_ids]
     dropped = [drop for drop in record.dropped if drop.trajectory_id == trajectory_id]
     if dropped:

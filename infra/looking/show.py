@@ -12,7 +12,9 @@ from rich.text import Text
 
 from rollbook.replay.text import visible
 
-# Where no person looks a line is a record: nothing is folded. The longest text that a decision has is 4,096 long.
+_LONGEST = 4_096
+"""Of a text that a decision has; a cut id is no id."""
+# Where no person looks a line is a record: nothing is folded.
 _WIDTH_WITHOUT_TERMINAL = 100_000
 SHOWN = 100
 """Rows of a table; the JSON has all."""
@@ -26,7 +28,12 @@ def console() -> Console:
 
 def cell(value: object) -> Text:
     """An id is data: no markup, no control characters, no line of its own."""
-    return Text(visible(value))
+    return Text(shown(value))
+
+
+def shown(value: object) -> str:
+    """Whole, on one line."""
+    return visible(value, _LONGEST)
 
 
 def print_figures(figures: Iterable[tuple[str, object]]) -> None:

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from rollbook.infra.looking.groups import Survivorship, survivorship
 from rollbook.infra.looking.named import names_trajectory
-from rollbook.infra.looking.noted import Noted, note
+from rollbook.infra.looking.noted import Noted, among, note
 from rollbook.infra.looking.refold import Step
 from rollbook.processors.ledger.store import Run
 from rollbook.processors.lifecycle import NONE
-from rollbook.schemas.records.decision import Decision, ItemDecision, Outcome
+from rollbook.schemas.records.decision import Outcome
 from rollbook.schemas.records.ledger import PendingFact, TrajectoryState
 
 FORGOTTEN = "forgotten"
@@ -51,15 +51,28 @@ class TrajectoryWatch:
         now = step.run.trajectories.get(self._id)
         waits = step.run.pending.get(self._pending)
         decision = step.decision
-        item = _item(decision, self._id)
+        named = next((item for item in decision.items if item.trajectory_id == self._id), None)
+        # A duplicate repeats the first answer, which says nothing of now.
+        item = None if decision.outcome is Outcome.DUPLICATE else named
         released = [fact for fact in decision.released if fact.subject_id == self._id]
         changed = now != self._before or waits != self._waited
-        if changed or item is not None or released or names_trajectory(step, self._id):
+        told = named is not None or released or decision.detail == self._id  # the detail of not_held and the like
+        if changed or told or names_trajectory(step, self._id):
             before = self._state(self._before)
             after = self._state(now) if now is not None or self._before is None else FORGOTTEN
             revision = None if now is None else now.revision
+            took = among(step, self._id, "trajectories", "facts") if changed and item is None else ()
             self._history.append(
-                note(step, before, after, trajectory_id=self._id, revision=revision, released=released, item=item)
+                note(
+                    step,
+                    before,
+                    after,
+                    trajectory_id=self._id,
+                    revision=revision,
+                    released=released,
+                    item=item,
+                    among=took,
+                )
             )
         self._known = now or self._before or self._known
 
@@ -86,10 +99,3 @@ class TrajectoryWatch:
         if trajectory is not None:
             return trajectory.status.value
         return NONE if self._known is None else FORGOTTEN
-
-
-def _item(decision: Decision, trajectory_id: str) -> ItemDecision | None:
-    """What was decided of the trajectory. A duplicate repeats the first answer, which says nothing of now."""
-    if decision.outcome is Outcome.DUPLICATE:
-        return None
-    return next((item for item in decision.items if item.trajectory_id == trajectory_id), None)

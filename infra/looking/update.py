@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rollbook.infra.looking.groups import Survivorship, survivorship
 from rollbook.infra.looking.named import names_update
-from rollbook.infra.looking.noted import Noted, note
+from rollbook.infra.looking.noted import Noted, among, note
 from rollbook.infra.looking.refold import Step
 from rollbook.infra.looking.rows import Row, Rows
 from rollbook.infra.looking.trajectory import FORGOTTEN
@@ -69,7 +69,8 @@ class UpdateWatch:
             self._change(step, now)
         if mine or changed or names_update(step, self._id):
             after = self._state(now) if now is not None or self._before is None else FORGOTTEN
-            self._history.append(note(step, self._state(self._before), after))
+            took = among(step, self._id, "updates") if changed and not mine else ()
+            self._history.append(note(step, self._state(self._before), after, among=took))
         self._known = now or self._before or self._known
 
     def page(self, run: Run) -> UpdatePage | None:

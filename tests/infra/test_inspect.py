@@ -1,16 +1,26 @@
 """`rollbook decisions` and `rollbook freshness`: what the processor said of a run, and ids that cannot forge a line."""
 
 import json
-from collections.abc import Iterator
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from rollbook.infra.cli import run as rollbook
-from rollbook.infra.settings import Settings
+from rollbook.infra.looking.decisions import Wanted, follow
+from rollbook.infra.looking.place import place_of_run
+from rollbook.infra.settings import Settings, Topic
 from rollbook.producers import Trainer
 from rollbook.schemas.partition import partition_of
 from rollbook.tests.conftest import PARTITIONS
+from rollbook.tests.processors.history import History
 from rollbook.tests.producers.world import PATIENT, POLICY, processor, world
 from rollbook.tests.replay.trained_run import await_decided
 from rollbook.tests.session_broker import own_topics
@@ -82,6 +92,126 @@ def test_decisions_are_json_lines(lived: Lived, capsys: pytest.CaptureFixture[st
     assert {item["trajectory_id"] for item in decisions[-1]["items"]} == set(lived.trajectories)
     assert rollbook(["decisions", "--run", lived.run_id, "--json", "--limit", "2"]) == 0
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == decisions[-2:]
+
+
+def offsets(capsys: pytest.CaptureFixture[str], lived: Lived, *filters: str) -> list[int]:
+    assert rollbook(["decisions", "--run", lived.run_id, "--json", *filters]) == 0
+    return [json.loads(line)["source"]["offset"] for line in capsys.readouterr().out.splitlines()]
+
+
+def test_decisions_are_filtered(lived: Lived, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is filtered is what picking from all of them gives."""
+    assert rollbook(["decisions", "--run", lived.run_id, "--json"]) == 0
+    known = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    one = lived.trajectories[0]
+
+    def picked(wanted: Callable[[dict[str, Any]], bool]) -> list[int]:
+        found = [decision["source"]["offset"] for decision in known if wanted(decision)]
+        assert 0 < len(found) < len(known)
+        return found
+
+    def reasons(decision: dict[str, Any]) -> set[str]:
+        return {decision["reason"], *(item["reason"] for item in decision["items"])}
+
+    mine = picked(lambda decision: one in json.dumps(decision))
+    assert offsets(capsys, lived, "--trajectory", one) == mine
+    assert offsets(capsys, lived, "--trajectory", one, "--limit", "2") == mine[-2:]
+    held = picked(lambda decision: decision["update_id"] == HOSTILE)
+    assert offsets(capsys, lived, "--update", HOSTILE) == held
+    either = picked(lambda decision: bool(reasons(decision) & {"reserved", "released"}))
+    assert offsets(capsys, lived, "--reason", "reserved", "--reason", "released") == either
+    accepted = picked(lambda decision: decision["outcome"] == "accepted")
+    assert offsets(capsys, lived, "--outcome", "accepted") == accepted
+    assert offsets(capsys, lived, "--type", "Abort") == picked(lambda decision: decision["record_type"] == "Abort")
+    assert offsets(capsys, lived, "--type", "Abort", "--trajectory", one) == [mine[-1]]
+
+
+def test_the_table_shows_the_trajectory_asked_for(lived: Lived, capsys: pytest.CaptureFixture[str]) -> None:
+    assert rollbook(["decisions", "--run", lived.run_id, "--trajectory", lived.trajectories[0]]) == 0
+    title, _, *lines = capsys.readouterr().out.splitlines()
+    assert title.strip().startswith(f"{len(lines)} of ")
+    assert "reserved, rewarded -> reserved, revision 2, lag 0" in next(line for line in lines if "Reserve" in line)
+
+
+@pytest.mark.parametrize(
+    ("filters", "code", "expected"),
+    [
+        (["--type", "CheckpointSaved"], 1, "none of which is asked for"),
+        (["--reason", "stale_polcy"], 2, "'stale_polcy' is no reason: did you mean stale_policy"),
+        (["--type", "commit"], 2, "'commit' is no record type: did you mean Commit"),
+        (["--outcome", "fine"], 2, "not one of 'accepted'"),
+    ],
+)
+def test_a_filter_that_finds_nothing_says_why(
+    lived: Lived, filters: list[str], code: int, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert rollbook(["decisions", "--run", lived.run_id, *filters]) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert expected in captured.err
+
+
+@contextmanager
+def following(run_id: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """`rollbook decisions --follow` as a process of its own, interrupted in the end as Ctrl-C does."""
+    command = [sys.executable, "-m", "rollbook.infra.cli", "decisions", "--run", run_id, "--follow", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=20)
+        assert (process.returncode, error) == (130, "")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_follow_goes_on_with_each_as_it_is_committed(own: Settings, lived: Lived) -> None:
+    with following(lived.run_id, "--json", "--limit", "1") as process:
+        assert process.stdout is not None
+        before = json.loads(process.stdout.readline())
+        with processor(own), Trainer(own, lived.run_id, "learner-1", options=PATIENT) as trainer:
+            trainer.start()
+        after = json.loads(process.stdout.readline())
+    assert before["record_type"] == "Abort"
+    assert (after["record_type"], after["sequence"]) == ("LearnerStarted", before["sequence"] + 1)
+
+
+def test_follow_is_a_line_each_that_no_id_forges(lived: Lived) -> None:
+    with following(lived.run_id, "--type", "Abort") as process:
+        assert process.stdout is not None
+        header, line = process.stdout.readline(), process.stdout.readline()
+    assert header.split()[:5] == ["sequence", "offset", "record", "outcome", "reason"]
+    assert line.split()[2:4] == ["Abort", "accepted"]
+    assert "[bold]evil[/bold]\\u202e" in line
+    assert "broken\\n  99  99  Commit" in line
+
+
+def test_follow_shows_nothing_that_is_not_committed(own: Settings) -> None:
+    """An open transaction hides what is in it: the reader stops before it, and goes on when it is committed."""
+    run_id = "in-transaction"
+    history = History(run_id, topic_partitions=PARTITIONS).opened()
+    topic, partition = own.topic(Topic.DECISIONS), partition_of(run_id, PARTITIONS)
+    producer = Producer({"bootstrap.servers": own.bootstrap_servers, "transactional.id": f"{own.topic_prefix}test"})
+    producer.init_transactions(20)
+    pauses: list[int] = []
+
+    def pause(_: float) -> None:
+        pauses.append(1)
+        if len(pauses) == 2:
+            assert producer.flush(20) == 0
+            producer.commit_transaction(20)
+        assert len(pauses) < 200
+
+    producer.begin_transaction()
+    for folded in history.log.folded:
+        producer.produce(topic, folded.encoded, run_id.encode(), partition)
+    assert producer.flush(20) == 0
+    with place_of_run(run_id) as place:
+        found = list(islice(follow(place, Wanted(), None, pause), len(history.log.folded)))
+    assert len(pauses) >= 2
+    assert [one.decision.sequence for one in found] == [1, 2]
 
 
 def test_freshness_is_the_last_snapshot(lived: Lived, capsys: pytest.CaptureFixture[str]) -> None:
