@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
+from confluent_kafka import Producer
 
 from rollbook.infra.cli import run as rollbook
 from rollbook.infra.looking.explain import Page, look_up
@@ -13,14 +14,17 @@ from rollbook.infra.looking.policy import PolicyPage, PolicyWatch
 from rollbook.infra.looking.refold import Watch, refold
 from rollbook.infra.looking.trajectory import FORGOTTEN, TrajectoryPage, TrajectoryWatch
 from rollbook.infra.looking.update import UpdatePage, UpdateWatch
-from rollbook.infra.settings import Settings
+from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.ledger.policy import phase_of
 from rollbook.processors.reasons import Reason
 from rollbook.replay.history.source import StoredRecord
+from rollbook.schemas.codec import encode
+from rollbook.schemas.records.common import LearnerRef
 from rollbook.schemas.records.update import AbortDisposition
 from rollbook.tests.conftest import PARTITIONS
 from rollbook.tests.infra.rich_run import decide, rich
 from rollbook.tests.processors.history import History
+from rollbook.tests.processors.hosting import send
 from rollbook.tests.processors.walk import TRAJECTORIES, UPDATES, VERSIONS, act, deep, warm
 from rollbook.tests.session_broker import own_topics
 
@@ -83,8 +87,7 @@ def test_a_trajectory_from_its_generation_to_its_end(lived: History) -> None:
     assert [one.revision for one in page.history] == [1, 2, 3, 3, 3, 4]
     reserve = page.history[2]
     assert (reserve.update_id, reserve.lag, reserve.freshness) == ("u0", 0, "fresh")
-    assert reserve.learner is not None
-    assert (reserve.learner.learner_id, reserve.learner.epoch) == ("a", lived.run.updates.get("u0").learner.epoch)  # type: ignore[union-attr]
+    assert reserve.learner == LearnerRef(learner_id="a", epoch=3)
     assert reserve.meaning == Reason.RESERVED.meaning
     assert page.history[1].said == "reward 1 by exact 1"
     assert page.state == "consumed"
@@ -437,3 +440,24 @@ def test_an_unknown_id_or_run_is_a_no(decided: History, capsys: pytest.CaptureFi
         assert captured.out == ""
         assert captured.err.count("\n") == 1
         assert "\x1b" not in captured.err
+
+
+def test_what_the_processor_did_not_do_is_marked(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last decision there is does not fit the log: something else wrote it. What is undecided is left out."""
+    monkeypatch.setenv("ROLLBOOK_BOOTSTRAP_SERVERS", settings.bootstrap_servers)
+    monkeypatch.setenv("ROLLBOOK_TOPIC_PREFIX", settings.topic_prefix)
+    history = History("forged", topic_partitions=PARTITIONS).opened().ready("t0")
+    log = history.log
+    send(settings, [(one.partition, one.key or b"", one.value or b"") for one in log.records])
+    last = log.folded[-2].decision.model_copy(update={"chain": "f" * 64})
+    producer = Producer({"bootstrap.servers": settings.bootstrap_servers})
+    for value in (*log.decisions[:-2], encode(last)):
+        producer.produce(settings.topic(Topic.DECISIONS), value, b"forged", log.partition)
+    assert producer.flush(20) == 0
+    assert rollbook(["explain", "t0", "--run", "forged"]) == 0
+    text = capsys.readouterr().out
+    assert f"The chain differs from that of decision {last.sequence}" in text
+    assert "Generated" in text
+    assert "RewardReady" not in text
