@@ -13,6 +13,15 @@ MAX_BYTES = 8 * 1024 * 1024
 MAX_FOLD_S = 0.050
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A record that the fold cannot decide, and why."""
+
+    partition: int
+    offset: int
+    error: BaseException
+
+
 @dataclass(slots=True)
 class Batch:
     """What was folded, in order, and where each partition stands after it."""
@@ -20,7 +29,7 @@ class Batch:
     folded: list[tuple[Message, Folded]] = field(default_factory=list)
     next_offsets: dict[int, int] = field(default_factory=dict)
     size: int = 0
-    failure: BaseException | None = None
+    failure: Failure | None = None
     """A record that could not be folded ends the batch: what came before it is committed, then the host stops."""
 
 
@@ -41,7 +50,7 @@ def fold_batch(waiting: "deque[Message]", ledgers: dict[int, Ledger]) -> Batch:
         try:
             folded = ledgers[partition].fold(record)
         except Exception as error:
-            batch.failure = error
+            batch.failure = Failure(partition, offset, error)
             break
         waiting.popleft()
         batch.folded.append((message, folded))

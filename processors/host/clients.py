@@ -1,6 +1,7 @@
 """The Kafka clients of the host, and how they are tuned."""
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,13 +15,37 @@ librdkafka = logging.getLogger("rollbook.librdkafka")
 librdkafka.setLevel(logging.CRITICAL + 1)  # what matters of it reaches error_cb and the calls' own errors
 
 INIT_TIMEOUT_S = 30.0
+ASK_S = 60.0
+PASSING = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._WAIT_COORD,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    }
+)
+"""Errors that pass by themselves; librdkafka does not mark all of them as retriable."""
+
 TRANSACTION_TIMEOUT_MS = 3_000
 MAX_RECORD_BYTES = DECISION_MAX_BYTES + 64 * 1024
 """Of a decision, the largest record there is, with its envelope."""
 
 
+_SAY_AGAIN_S = 10.0
+_said: dict[int, float] = {}
+
+
 def _on_error(error: KafkaError) -> None:
-    logger.warning("kafka: %s", error.str())
+    """An outage repeats one error many times a second: say each kind once in a while."""
+    now = time.monotonic()
+    if now - _said.get(error.code(), -_SAY_AGAIN_S) >= _SAY_AGAIN_S:
+        _said[error.code()] = now
+        logger.warning("kafka: %s", error.str())
 
 
 def group_id(settings: Settings) -> str:
@@ -92,13 +117,13 @@ def group_consumer(settings: Settings, name: str, session_timeout_ms: int) -> Co
     )
 
 
-def reader(settings: Settings) -> Consumer:
-    """A consumer without a group, for restores: committed records of partitions that it is told."""
+def reader(settings: Settings, *, committed: bool = True) -> Consumer:
+    """A consumer without a group, for restores: of partitions that it is told, committed records or all."""
     return Consumer(
         {
             "bootstrap.servers": settings.bootstrap_servers,
             "group.id": f"{group_id(settings)}-restore",
-            "isolation.level": "read_committed",
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
             "fetch.queue.backoff.ms": 5,
@@ -109,14 +134,14 @@ def reader(settings: Settings) -> Consumer:
     )
 
 
-def retried(what: str, call: Callable[[], Any], tries: int = 5) -> Any:
-    """Repeat a call that asks the cluster, while its error is retriable or a time-out."""
-    for attempt in range(tries):
+def retried(what: str, call: Callable[[], Any]) -> Any:
+    """Repeat a call that asks the cluster, while its error passes: brokers move and come back."""
+    deadline = time.monotonic() + ASK_S
+    while True:
         try:
             return call()
         except KafkaException as error:
             fault: KafkaError = error.args[0]
-            again = fault.retriable() or fault.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
-            if attempt == tries - 1 or not again:
+            if time.monotonic() > deadline or not (fault.retriable() or fault.code() in PASSING):
                 raise HostStopped(f"{what}: {fault.str()}: check the broker, then start the processor again") from None
-    raise AssertionError("unreachable")
+            time.sleep(0.1)

@@ -44,6 +44,8 @@ def action_for(error: KafkaError) -> Action:
         return Action.STOP_FENCED
     if error.fatal():
         return Action.STOP
+    if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        return Action.STOP  # the same records would be refused for ever
     if error.txn_requires_abort():
         return Action.ABORT
     if error.code() in _TIMEOUTS:

@@ -5,17 +5,17 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.freshness import snapshot
-from rollbook.processors.host.batch import MAX_RECORDS, Batch, fold_batch
+from rollbook.processors.host.batch import MAX_RECORDS, Batch, Failure, fold_batch
 from rollbook.processors.host.clerk import LeaseClerk
-from rollbook.processors.host.clients import group_consumer, retried, transactional_producer
+from rollbook.processors.host.clients import group_consumer, retried
 from rollbook.processors.host.errors import Action, Fenced, HostStopped, action_for
-from rollbook.processors.host.restore import REQUEST_TIMEOUT_S, restore, start_offset
+from rollbook.processors.host.restore import REQUEST_TIMEOUT_S, Opening, Stopped
+from rollbook.processors.host.transaction import OutcomeUnknown, Transactions
 from rollbook.processors.ledger.fold import Ledger
 from rollbook.processors.ledger.keys import position_key
 from rollbook.schemas.codec import encode
@@ -24,10 +24,14 @@ from rollbook.schemas.records.ledger import Position
 
 logger = logging.getLogger("rollbook.processor")
 
-TRANSACTION_CALL_S = 10.0
 SNAPSHOT_EVERY = 1_000
 LEASE_LOOK_S = 0.1
 DEFAULT_SESSION_TIMEOUT_MS = 6_000
+
+_STOPS_CONSUMING = frozenset(
+    {KafkaError._AUTO_OFFSET_RESET, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
+)
+"""Errors of the consumer that do not pass by themselves; all others are only told."""
 
 
 class Host:
@@ -41,27 +45,32 @@ class Host:
         self._lifecycle = settings.topic(Topic.LIFECYCLE)
         self._ledgers: dict[int, Ledger] = {}
         self._next: dict[int, int] = {}  # first offset that no committed transaction contains
+        self._taken: dict[int, int] = {}  # last offset put among the waiting
         self._waiting: deque[Message] = deque()
         self._failure: BaseException | None = None
         self._clerk = LeaseClerk(settings, self._name)
+        self._distrusted = False
         self._looked = 0.0
         self.decided = 0
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop` is set. Raises `Fenced` or `HostStopped`."""
+        self._stop = stop
         # 1. The transactional id first: it fences a predecessor and ends what it left open.
-        self._producer: Producer = transactional_producer(self._settings, self._name)
+        self._transactions = Transactions(self._settings, self._name)
         self._consumer: Consumer = group_consumer(self._settings, self._name, self._session_timeout_ms)
         self._topic_partitions = self._count_partitions()
         try:
             self._consumer.subscribe(
-                [self._lifecycle], on_assign=self._assigned, on_revoke=self._released, on_lost=self._released
+                [self._lifecycle], on_assign=self._assigned, on_revoke=self._released, on_lost=self._lost
             )
             while not stop.is_set():
                 self._consume()
                 if self._waiting:
                     self._process()
                 self._look_at_leases()
+        except Stopped:
+            pass
         finally:
             self._clerk.close()
             self._consumer.close()
@@ -88,11 +97,11 @@ class Host:
 
     def _open(self, consumer: Consumer, partition: int) -> TopicPartition:
         began = time.monotonic()
-        restored = restore(self._settings, self._name, partition, self._topic_partitions)
-        offset = start_offset(consumer, self._settings, partition, restored)
+        opening = Opening(self._settings, self._name, partition, self._topic_partitions, self._stop)
+        restored = opening.open(consumer)
         self._ledgers[partition] = restored.ledger
         self._clerk.forget(partition)
-        self._next[partition] = offset
+        offset = self._next[partition] = restored.next_offset
         seconds = time.monotonic() - began
         logger.info(
             "partition %d: restored %d records in %.2f s, goes on at %d", partition, restored.rows, seconds, offset
@@ -103,10 +112,17 @@ class Host:
         gone = {source.partition for source in partitions}
         self._waiting = deque(message for message in self._waiting if message.partition() not in gone)
         for partition in gone:
+            self._taken.pop(partition, None)
             self._ledgers.pop(partition, None)
             self._clerk.forget(partition)
         consumer.incremental_unassign(partitions)
         logger.info("partitions %s: released", sorted(gone))
+
+    def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """The group went on without us, most often because the broker was away for long: the producer of that time is
+        not used again, since its calls were seen to hang afterwards."""
+        self._released(consumer, partitions)
+        self._distrusted = True
 
     # ---- 3.: whatever is there, folded first, then one transaction
 
@@ -123,18 +139,25 @@ class Host:
     def _take(self, message: Message) -> None:
         error = message.error()
         if error is None:
-            if message.partition() in self._ledgers:
-                self._waiting.append(message)
+            self._keep(message)
             return
         action = action_for(error)
         if action is Action.STOP_FENCED:
             raise self._fenced()
-        if action in (Action.RETRY, Action.UNKNOWN_OUTCOME):
-            logger.warning("consuming %s: %s", self._lifecycle, error.str())
-            return
-        raise HostStopped(
-            f"consuming {self._lifecycle}: {error.str()}: check the topic and the group, then start again"
-        )
+        if action is Action.STOP and (error.fatal() or error.code() in _STOPS_CONSUMING):
+            raise HostStopped(
+                f"consuming {self._lifecycle}: {error.str()}: check the topic and the group, then start again"
+            )
+        logger.warning("consuming %s: %s", self._lifecycle, error.str())
+
+    def _keep(self, message: Message) -> None:
+        """What was decided already is not decided again, whatever makes the consumer deliver it twice."""
+        partition, offset = message.partition(), message.offset()
+        if partition in self._ledgers and partition is not None and offset is not None:
+            last = self._taken.get(partition, -1)
+            if offset >= self._next[partition] and offset > last:
+                self._taken[partition] = offset
+                self._waiting.append(message)
 
     def _look_at_leases(self) -> None:
         """Only where the fold has reached the end of the log: a Renew that waits there must be read first."""
@@ -150,7 +173,9 @@ class Host:
 
     def _process(self) -> None:
         batch = fold_batch(self._waiting, self._ledgers)
-        if batch.folded and self._transact(batch):
+        if batch.folded:
+            if not self._transact(batch):
+                return  # all of it is read and folded again, a failure included
             self.decided += len(batch.folded)
         if batch.failure is not None:
             self._stop_at(batch.failure)
@@ -161,14 +186,17 @@ class Host:
             # 3a. Group metadata before the transaction: it must be that of the assignment the batch was read under.
             metadata = self._consumer.consumer_group_metadata()
             # 3b.
-            self._producer.begin_transaction()
+            if self._distrusted:
+                self._transactions.start_over()
+                self._distrusted = False
+            self._transactions.begin()
             self._write(batch)
             # 3c. No transaction without offsets: they are what a group-fenced instance is refused by.
             offsets = [TopicPartition(self._lifecycle, p, o) for p, o in sorted(batch.next_offsets.items())]
-            self._repeat(lambda: self._producer.send_offsets_to_transaction(offsets, metadata, TRANSACTION_CALL_S))
+            self._transactions.send_offsets(offsets, metadata)
             # 3d.
-            self._repeat(lambda: self._producer.commit_transaction(TRANSACTION_CALL_S))
-        except KafkaException as error:
+            self._transactions.commit()
+        except (KafkaException, OutcomeUnknown) as error:
             self._recover(error)
             return False
         # 3e. Only now does the batch stand.
@@ -182,14 +210,14 @@ class Host:
         for message, folded in batch.folded:
             partition = folded.decision.source.partition
             key = folded.decision.run_id.encode()
-            self._produce(decisions, partition, key, folded.encoded, timestamp=message.timestamp()[1])
+            self._transactions.produce(decisions, partition, key, folded.encoded, timestamp=message.timestamp()[1])
             if folded.undecodable is not None:
                 self._dead_letter(message, folded.undecodable)
         for partition, next_offset in sorted(batch.next_offsets.items()):
             for key, value in self._ledgers[partition].changes():
-                self._produce(ledger, partition, key, value)
+                self._transactions.produce(ledger, partition, key, value)
             position = Position(next_offset=next_offset, transactional_id=self._name)
-            self._produce(ledger, partition, position_key(partition), encode(position))
+            self._transactions.produce(ledger, partition, position_key(partition), encode(position))
         self._write_freshness(batch)
 
     def _write_freshness(self, batch: Batch) -> None:
@@ -204,7 +232,7 @@ class Host:
             due = not self._waiting or last // SNAPSHOT_EVERY > (first - 1) // SNAPSHOT_EVERY
             if due and run.head.config_version:
                 topic = self._settings.topic(Topic.FRESHNESS)
-                self._produce(topic, partition, run_id.encode(), encode(snapshot(run)))
+                self._transactions.produce(topic, partition, run_id.encode(), encode(snapshot(run)))
 
     def _dead_letter(self, message: Message, error: str) -> None:
         value = message.value() or b""
@@ -219,62 +247,61 @@ class Host:
             sha256=hashlib.sha256(value).hexdigest(),
             error=error,
         )
-        self._produce(self._settings.topic(Topic.DEAD_LETTERS), 0, f"{partition}:{offset}".encode(), encode(letter))
-
-    def _produce(self, topic: str, partition: int, key: bytes, value: bytes | None, timestamp: int = 0) -> None:
-        while True:
-            try:
-                self._producer.produce(topic, value, key, partition, timestamp=timestamp)
-                return
-            except BufferError:  # the queue is bounded: let it drain
-                self._producer.poll(0.05)
-
-    def _repeat(self, call: Callable[[], None]) -> None:
-        """The same call again while the error is retriable; anything else is the caller's."""
-        for _ in range(20):
-            try:
-                call()
-                return
-            except KafkaException as error:
-                if action_for(error.args[0]) is not Action.RETRY:
-                    raise
-                time.sleep(0.05)
-        call()
+        self._transactions.produce(
+            self._settings.topic(Topic.DEAD_LETTERS), 0, f"{partition}:{offset}".encode(), encode(letter)
+        )
 
     # ---- 4., 6. and 7.: what an error means
 
-    def _recover(self, error: KafkaException) -> None:
-        action = action_for(error.args[0])
-        logger.warning("transaction failed (%s): %s", action.value, error.args[0].str())
+    def _recover(self, error: KafkaException | OutcomeUnknown) -> None:
+        action = Action.UNKNOWN_OUTCOME if isinstance(error, OutcomeUnknown) else action_for(error.args[0])
+        logger.warning("transaction failed (%s): %s", action.value, error)
         if action is Action.STOP_FENCED:
-            raise self._fenced()
+            self._stop_if_fenced()
         if action is Action.STOP:
-            raise HostStopped(f"transaction of {self._name}: {error.args[0].str()}: check the broker, then start again")
+            raise HostStopped(f"transaction of {self._name}: {error}: check the broker, then start again")
         if action is Action.ABORT:
             try:
-                self._repeat(lambda: self._producer.abort_transaction(TRANSACTION_CALL_S))
-            except KafkaException as again:
-                logger.warning("abort failed too: %s", again.args[0].str())
+                self._transactions.abort()
+            except (KafkaException, OutcomeUnknown) as again:
+                logger.warning("abort failed too: %s", again)
             else:
                 self._rewind()
                 return
         # 7. A time-out leaves the outcome unknown: nothing in memory can be trusted.
         self._start_over()
 
+    def _stop_if_fenced(self) -> None:
+        """A producer is fenced by a newer process, or by the broker when its transaction took too long. A newer process
+        fences the group's member too, which the consumer tells."""
+        if not self._transactions.overdue:
+            raise self._fenced()
+        message = self._consumer.poll(1.0)
+        if message is not None:
+            self._take(message)
+
     def _rewind(self) -> None:
         """4. After an abort: the journals are undone, every partition goes back to where its ledger stands."""
-        self._waiting.clear()
+        self._forget_waiting()
         for partition, ledger in sorted(self._ledgers.items()):
             ledger.journal.undo()
-            self._consumer.seek(TopicPartition(self._lifecycle, partition, self._next[partition]))
+            self._seek(partition)
 
     def _start_over(self) -> None:
         """7. Another producer of the same id settles the transaction; then each partition is restored in full."""
-        del self._producer
-        self._producer = transactional_producer(self._settings, self._name)
-        self._waiting.clear()
+        self._transactions.start_over()
+        self._forget_waiting()
         for partition in sorted(self._ledgers):
-            self._consumer.seek(self._open(self._consumer, partition))
+            self._open(self._consumer, partition)
+            self._seek(partition)
+
+    def _forget_waiting(self) -> None:
+        self._waiting.clear()
+        self._taken.clear()
+
+    def _seek(self, partition: int) -> None:
+        place = TopicPartition(self._lifecycle, partition, self._next[partition])
+        retried(f"seeking in {self._lifecycle}:{partition}", lambda: self._consumer.seek(place))
 
     def _fenced(self) -> Fenced:
         return Fenced(
@@ -282,10 +309,9 @@ class Host:
             "another --name"
         )
 
-    def _stop_at(self, failure: BaseException) -> None:
-        message = self._waiting[0]
-        where = f"{self._lifecycle}:{message.partition()} offset {message.offset()}"
+    def _stop_at(self, failure: Failure) -> None:
+        where = f"{self._lifecycle}:{failure.partition} offset {failure.offset}"
         raise HostStopped(
-            f"stopped before {where}: {type(failure).__name__}: {failure}; nothing after it was decided, nothing is "
-            "lost; install a version that can fold it and start again"
-        ) from failure
+            f"stopped before {where}: {type(failure.error).__name__}: {failure.error}; nothing after it was decided, "
+            "nothing is lost; install a version that can fold it and start again"
+        ) from failure.error

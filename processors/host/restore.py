@@ -1,6 +1,11 @@
-"""Restoring a partition: the compacted ledger topic back into a `Ledger`, and where the fold stands."""
+"""Opening a partition: the compacted ledger topic back into a `Ledger`, and where the fold stands.
+
+In this order: the group's committed offset, once no transaction of a predecessor is open on it; then the end of the
+ledger partition; then everything up to there. Whatever committed before the first step is read by the last.
+"""
 
 import logging
+import threading
 import time
 from dataclasses import dataclass
 
@@ -11,7 +16,6 @@ from rollbook.processors.host.clients import reader, retried, transactional_prod
 from rollbook.processors.host.errors import HostStopped
 from rollbook.processors.ledger.fold import Ledger
 from rollbook.processors.ledger.rebuild import Rebuild
-from rollbook.schemas.records.ledger import Position
 
 logger = logging.getLogger("rollbook.processor")
 
@@ -29,89 +33,134 @@ class Restored:
     rows: int
 
 
-def restore(settings: Settings, name: str, partition: int, topic_partitions: int) -> Restored:
-    """Read the ledger partition to its high watermark as of now (its position passes trailing markers)."""
-    rebuild = Rebuild(partition, topic_partitions)
-    source = TopicPartition(settings.topic(Topic.LEDGER), partition, OFFSET_BEGINNING)
-    consumer = reader(settings)
-    try:
-        _, high = retried(
-            f"watermarks of {source.topic}:{partition}",
-            lambda: consumer.get_watermark_offsets(source, timeout=REQUEST_TIMEOUT_S),
-        )
-        consumer.assign([source])
-        progress = _Progress(settings, name, partition)
-        while progress.at < high:
-            for message in consumer.consume(5_000, 0.05):
-                error = message.error()
-                if error is not None:
-                    raise HostStopped(f"restoring {source.topic}:{partition}: {error.str()}")
-                key = message.key()
-                assert isinstance(key, bytes), "the processor writes every ledger record with a key"
-                value = message.value()
-                assert not isinstance(value, str), "values are bytes"
-                rebuild.take(key, value)
-            progress.note(_position_of(consumer, source), rebuild.position)
-    finally:
-        consumer.close()
-    return Restored(rebuild.ledger, rebuild.next_offset, rebuild.records)
+class Stopped(Exception):
+    """The process was asked to end in the middle of a restore."""
 
 
-def _position_of(consumer: Consumer, source: TopicPartition) -> int:
-    found = consumer.position([source])[0].offset
-    return max(0, int(found))  # negative: nothing was read yet
+class Opening:
+    """Opens one partition for a processor instance."""
 
-
-class _Progress:
-    """Notices a restore that stands still, and ends the transaction that a dead predecessor left open before it."""
-
-    def __init__(self, settings: Settings, name: str, partition: int) -> None:
-        self.at = 0
+    def __init__(
+        self, settings: Settings, name: str, partition: int, topic_partitions: int, stop: threading.Event
+    ) -> None:
         self._settings = settings
         self._name = name
         self._partition = partition
-        self._since = self._began = time.monotonic()
-        self._fenced: str | None = None
-        self._fence: Producer | None = None
+        self._topic_partitions = topic_partitions
+        self._stop = stop
+        self._source = TopicPartition(settings.topic(Topic.LIFECYCLE), partition)
+        self._fence: tuple[str, Producer] | None = None  # kept: its end would not undo the fence, its life costs little
 
-    def note(self, at: int, position: Position | None) -> None:
-        """Take the consumer's position and the last `Position` read."""
-        now = time.monotonic()
-        if at > self.at:
-            self.at, self._since = at, now
-            return
-        owner = None if position is None else position.transactional_id
-        if now - self._since > STUCK_AFTER_S and owner not in (None, self._name, self._fenced):
-            assert owner is not None
-            logger.warning("partition %d: ending the open transaction of %s", self._partition, owner)
-            self._fence = transactional_producer(self._settings, owner)
-            self._fenced = owner
-        if now - self._began > GIVE_UP_AFTER_S and now - self._since > GIVE_UP_AFTER_S:
+    def open(self, group: Consumer) -> Restored:
+        """The restored partition. Where group offset and ledger disagree, both are read once more before anybody is
+        told: a predecessor's transaction may have ended in between."""
+        for _ in range(2):
+            committed, restored = self._read(group)
+            if committed < 0 or committed == restored.next_offset:
+                return restored
+        raise HostStopped(
+            f"{self._source.topic}:{self._partition}: the group's offset is {committed}, but the ledger stands at "
+            f"{restored.next_offset}: somebody reset one of them; the ledger is the truth: reset the group's offset to "
+            f"{restored.next_offset}"
+        )
+
+    def _read(self, group: Consumer) -> tuple[int, Restored]:
+        committed = self._committed(group)
+        restored = self._restore()
+        low, _ = retried(
+            f"watermarks of {self._source.topic}:{self._partition}",
+            lambda: group.get_watermark_offsets(self._source, timeout=REQUEST_TIMEOUT_S),
+        )
+        if restored.next_offset < low:
             raise HostStopped(
-                f"restoring partition {self._partition} of {self._settings.topic(Topic.LEDGER)} stands still at offset "
-                f"{at}: a transaction is open there that nobody ends; see `kafka-transactions.sh list`"
+                f"{self._source.topic}:{self._partition}: offset {restored.next_offset} is next, but the topic begins "
+                f"at {low}: records were deleted before they were decided; set retention.ms=-1 and start a new topic "
+                "prefix"
             )
+        return committed, restored
 
+    def _committed(self, group: Consumer) -> int:
+        """The group's offset. Kafka does not tell it while a transaction on it is open; a dead owner's is ended."""
+        try:
+            return self._ask(group, STUCK_AFTER_S)
+        except KafkaException:
+            place = TopicPartition(self._settings.topic(Topic.LEDGER), self._partition)
+            if self._end(place, stable=True) < self._end(place, stable=False):
+                self._end_transaction_of(self._last_owner())
+        what = f"group offset of {self._source.topic}:{self._partition}"
+        return int(retried(what, lambda: self._ask(group, REQUEST_TIMEOUT_S)))
 
-def start_offset(consumer: Consumer, settings: Settings, partition: int, restored: Restored) -> int:
-    """Where to consume from: `Position` is the truth, the group's offset only has to agree with it."""
-    source = TopicPartition(settings.topic(Topic.LIFECYCLE), partition)
-    committed = retried(
-        f"group offset of {source.topic}:{partition}",
-        lambda: consumer.committed([source], timeout=REQUEST_TIMEOUT_S)[0].offset,
-    )
-    if committed >= 0 and committed != restored.next_offset:
-        raise HostStopped(
-            f"{source.topic}:{partition}: the group's offset is {committed}, the ledger stands at "
-            f"{restored.next_offset}: somebody reset one of them; reset the group's offset to {restored.next_offset}"
-        )
-    try:
-        low, _ = consumer.get_watermark_offsets(source, timeout=REQUEST_TIMEOUT_S)
-    except KafkaException as error:
-        raise HostStopped(f"watermarks of {source.topic}:{partition}: {error.args[0].str()}") from None
-    if restored.next_offset < low:
-        raise HostStopped(
-            f"{source.topic}:{partition}: offset {restored.next_offset} is next, but the topic begins at {low}: "
-            "records were deleted before they were decided; set retention.ms=-1 and start a new topic prefix"
-        )
-    return restored.next_offset
+    def _ask(self, group: Consumer, timeout_s: float) -> int:
+        found = group.committed([self._source], timeout=timeout_s)[0]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return int(found.offset)
+
+    def _last_owner(self) -> str | None:
+        """Who wrote the last `Position` that can be read."""
+        position = self._rebuild(stable=True).position
+        return None if position is None else position.transactional_id
+
+    def _end_transaction_of(self, owner: str | None) -> None:
+        if owner is None or owner == self._name or (self._fence is not None and self._fence[0] == owner):
+            return
+        logger.warning("partition %d: ending the open transaction of %s", self._partition, owner)
+        self._fence = (owner, transactional_producer(self._settings, owner))
+
+    def _restore(self) -> Restored:
+        rebuild = self._rebuild(stable=False)
+        return Restored(rebuild.ledger, rebuild.next_offset, rebuild.records)
+
+    def _rebuild(self, *, stable: bool) -> Rebuild:
+        """Read the ledger partition to its end as of now: to the last stable offset, or past whatever is open there."""
+        rebuild = Rebuild(self._partition, self._topic_partitions)
+        place = TopicPartition(self._settings.topic(Topic.LEDGER), self._partition, OFFSET_BEGINNING)
+        end = self._end(place, stable=stable)
+        consumer = reader(self._settings)
+        try:
+            consumer.assign([place])
+            at, since, began = 0, time.monotonic(), time.monotonic()
+            while at < end:
+                if self._stop.is_set():
+                    raise Stopped
+                self._take(consumer, rebuild)
+                now, position = time.monotonic(), max(0, int(consumer.position([place])[0].offset))
+                if position > at:
+                    at, since = position, now
+                elif now - since > STUCK_AFTER_S:
+                    owner = rebuild.position.transactional_id if rebuild.position is not None else None
+                    self._end_transaction_of(owner)
+                if now - since > GIVE_UP_AFTER_S:
+                    raise HostStopped(
+                        f"restoring {place.topic}:{self._partition} stands still at offset {at} after "
+                        f"{now - began:.0f} s: a transaction is open there that nobody ends; see "
+                        "`kafka-transactions.sh list`"
+                    )
+        finally:
+            consumer.close()
+        return rebuild
+
+    def _end(self, place: TopicPartition, *, stable: bool) -> int:
+        """The last stable offset of a partition, or its real end."""
+        asked = reader(self._settings, committed=stable)
+        try:
+            _, end = retried(
+                f"watermarks of {place.topic}:{place.partition}",
+                lambda: asked.get_watermark_offsets(place, timeout=REQUEST_TIMEOUT_S),
+            )
+        finally:
+            asked.close()
+        return int(end)
+
+    def _take(self, consumer: Consumer, rebuild: Rebuild) -> None:
+        for message in consumer.consume(5_000, 0.05):
+            error = message.error()
+            if error is not None:
+                if error.fatal():
+                    raise HostStopped(f"restoring partition {self._partition}: {error.str()}: check the broker")
+                logger.warning("restoring partition %d: %s", self._partition, error.str())
+                continue
+            key, value = message.key(), message.value()
+            assert isinstance(key, bytes), "the processor writes every ledger record with a key"
+            assert not isinstance(value, str), "values are bytes"
+            rebuild.take(key, value)

@@ -5,45 +5,47 @@ import signal
 import sys
 import threading
 
+from confluent_kafka import TopicPartition
+
 from rollbook.infra.settings import Settings
-from rollbook.processors.host.batch import Batch
-from rollbook.processors.host.loop import Host
+from rollbook.processors.host import loop
+from rollbook.processors.host.transaction import Transactions
 from rollbook.tests.processors.hosting import SESSION_TIMEOUT_MS
 
+KILL_AT = ""
+LEFT = 0
 
-class CrashingHost(Host):
-    """Counts transactions and dies in one of them."""
 
-    def __init__(self, settings: Settings, name: str, kill_at: str, kill_after: int) -> None:
-        super().__init__(settings, name, SESSION_TIMEOUT_MS)
-        self._kill_at = kill_at
-        self._left = kill_after
-        self._calls = 0
+class CrashingTransactions(Transactions):
+    """Counts transactions and dies in one of them: produced (nothing sent), offsets (not committed), committed."""
 
-    def _die_at(self, point: str) -> None:
-        if point == self._kill_at and self._left <= 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def _write(self, batch: Batch) -> None:
-        super()._write(batch)
+    def send_offsets(self, offsets: list[TopicPartition], group_metadata: object) -> None:
         self._producer.flush(10)  # the records are on the broker, their transaction is open
-        self._calls = 0
-        self._die_at("produced")
+        _die_at("produced")
+        super().send_offsets(offsets, group_metadata)
+        _die_at("offsets")
 
-    def _repeat(self, call: object) -> None:
-        super()._repeat(call)  # type: ignore[arg-type]
-        self._calls += 1
-        self._die_at("offsets" if self._calls == 1 else "committed")
-        if self._calls == 2:
-            self._left -= 1
+    def commit(self) -> None:
+        global LEFT
+        super().commit()
+        _die_at("committed")
+        LEFT -= 1
+
+
+def _die_at(point: str) -> None:
+    if point == KILL_AT and LEFT <= 0:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main() -> None:
     """Arguments: bootstrap servers, topic prefix, name, point, transaction."""
-    bootstrap, prefix, name, kill_at, kill_after = sys.argv[1:]
+    global KILL_AT, LEFT
+    bootstrap, prefix, name, KILL_AT, kill_after = sys.argv[1:]
+    LEFT = int(kill_after)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    CrashingHost(Settings(bootstrap, prefix), name, kill_at, int(kill_after)).run(stop)
+    setattr(loop, "Transactions", CrashingTransactions)  # noqa: B010  not a name that the module offers
+    loop.Host(Settings(bootstrap, prefix), name, SESSION_TIMEOUT_MS).run(stop)
 
 
 if __name__ == "__main__":

@@ -4,10 +4,14 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+
+from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.settings import Settings, Topic
+from rollbook.infra.topics import create_topics
 from rollbook.processors.host import clients
 from rollbook.processors.host.clients import group_id
 from rollbook.processors.host.errors import Fenced, HostStopped
@@ -175,6 +179,33 @@ def _overtake(settings: Settings) -> None:
         with host_in_thread(settings):
             send(settings, second)
             _await(lambda: _decided(settings) == len(first) + len(second))
+
+
+@pytest.mark.parametrize("away_s", [0.5, 4.0], ids=["within the session", "longer than the session"])
+def test_a_broker_that_comes_back_is_worked_with_again(tmp_path: Path, away_s: float) -> None:
+    with EmbeddedBroker(tmp_path / "broker") as broker:
+        own = Settings(broker.bootstrap_servers)
+        create_topics(own, PARTITIONS)
+        first, second = _history(5), _history(5, first=6)
+        with host_in_thread(own):
+            send(own, first)
+            _await(lambda: _decided(own) == len(first))
+            broker.stop()
+            time.sleep(away_s)
+            broker.start()
+            send(own, second)
+            _await(lambda: _decided(own) == len(first) + len(second))
+        _check(own)
+
+
+def test_a_successor_under_another_name_ends_the_open_transaction(settings: Settings) -> None:
+    history = _history(400)
+    send(settings, history)
+    assert spawn_host(settings, "p0", kill_at="committed").wait(60) == -signal.SIGKILL  # its Position names it
+    assert spawn_host(settings, "p0", kill_at="offsets").wait(60) == -signal.SIGKILL
+    with host_in_thread(settings, "p1"):
+        _await(lambda: _decided(settings) == len(history), seconds=20)
+    _check(settings)
 
 
 def test_poison_has_its_dead_letter(settings: Settings) -> None:

@@ -1,0 +1,130 @@
+"""The transactional producer, with calls that come back: librdkafka can stay in one for ever.
+
+After a broker restart `send_offsets_to_transaction` was seen to wait without end, whatever its time-out. So the calls
+run in a thread of their own, and one that does not come back in time is left behind with its producer: the outcome of
+its transaction is unknown, and the next producer of the same transactional id settles it.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+
+from confluent_kafka import KafkaException, Producer, TopicPartition
+
+from rollbook.infra.settings import Settings
+from rollbook.processors.host.clients import TRANSACTION_TIMEOUT_MS, transactional_producer
+from rollbook.processors.host.errors import Action, HostStopped, action_for
+
+CALL_S = 10.0
+"""What a call is given; librdkafka ends it then, if it does."""
+
+STUCK_S = 15.0
+"""After this long it will not come back."""
+
+MOST_LEFT_BEHIND = 8
+"""More than this many stuck producers in one process, and it ends."""
+
+
+class OutcomeUnknown(Exception):
+    """The transaction may have committed or not: nothing in memory can be trusted."""
+
+
+class Transactions:
+    """One transactional id and its producer."""
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        self._settings = settings
+        self._name = name
+        self._left_behind = 0
+        self._began = 0.0
+        self._producer: Producer = transactional_producer(settings, name)
+        self._caller = _Caller()
+
+    def begin(self) -> None:
+        """Open a transaction."""
+        self._began = time.monotonic()
+        self._producer.begin_transaction()
+
+    def produce(self, topic: str, partition: int, key: bytes, value: bytes | None, timestamp: int = 0) -> None:
+        """Add a record; the queue is bounded and drains meanwhile."""
+        while True:
+            try:
+                self._producer.produce(topic, value, key, partition, timestamp=timestamp)
+                return
+            except BufferError:
+                self._producer.poll(0.05)
+
+    def send_offsets(self, offsets: list[TopicPartition], group_metadata: object) -> None:
+        """Add the consumed offsets."""
+        self._call(lambda: self._producer.send_offsets_to_transaction(offsets, group_metadata, CALL_S))
+
+    def commit(self) -> None:
+        """Commit what was added."""
+        self._call(lambda: self._producer.commit_transaction(CALL_S))
+
+    def abort(self) -> None:
+        """Take back what was added."""
+        self._call(lambda: self._producer.abort_transaction(CALL_S))
+
+    @property
+    def overdue(self) -> bool:
+        """Whether the transaction is older than the broker lets it be: aborted there, and the producer fenced."""
+        return time.monotonic() - self._began > TRANSACTION_TIMEOUT_MS / 1000
+
+    def start_over(self) -> None:
+        """A new producer of the same id: it ends, or waits for the end of, what the old one left open."""
+        if self._caller.busy:
+            self._left_behind += 1
+            if self._left_behind > MOST_LEFT_BEHIND:
+                raise HostStopped(
+                    f"{self._left_behind} transactions of {self._name} never came back: check the broker, then start "
+                    "the processor again"
+                )
+            self._caller = _Caller()
+        self._producer = transactional_producer(self._settings, self._name)
+
+    def _call(self, call: Callable[[], object]) -> None:
+        """The same call again while the error is retriable; anything else is the caller's."""
+        deadline = time.monotonic() + CALL_S
+        while True:
+            try:
+                self._caller.run(call)
+                return
+            except KafkaException as error:
+                if action_for(error.args[0]) is not Action.RETRY or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
+
+class _Caller:
+    """Runs one call at a time in a daemon thread; a call that does not come back keeps the thread, and its producer."""
+
+    def __init__(self) -> None:
+        self.busy = False
+        self._calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
+        self._results: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        threading.Thread(target=self._work, name="transactions", daemon=True).start()
+
+    def run(self, call: Callable[[], object]) -> None:
+        """Run the call and raise what it raises; `OutcomeUnknown` when it does not come back."""
+        self.busy = True
+        self._calls.put(call)
+        try:
+            failure = self._results.get(timeout=STUCK_S)
+        except queue.Empty:
+            raise OutcomeUnknown(f"a call did not come back within {STUCK_S:.0f} s") from None
+        self.busy = False
+        if failure is not None:
+            raise failure
+
+    def _work(self) -> None:
+        while True:
+            call = self._calls.get()
+            try:
+                call()
+            except BaseException as failure:
+                self._results.put(failure)
+            else:
+                self._results.put(None)
+            del call  # or this thread would keep a producer alive that nobody uses any more
