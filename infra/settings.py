@@ -1,6 +1,7 @@
 """Settings and topic names: the leaf that every part may import. The one place that reads the environment."""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -30,12 +31,43 @@ class Topic(StrEnum):
     DEAD_LETTERS = "dead-letters"
 
 
+SERVERS_VARIABLE = "ROLLBOOK_BOOTSTRAP_SERVERS"
+PREFIX_VARIABLE = "ROLLBOOK_TOPIC_PREFIX"
+# Kafka's own rule for a topic's name, of which the prefix is the beginning.
+_LEGAL_IN_A_TOPIC = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
+_LONGEST_TOPIC = 249
+LONGEST_PREFIX = _LONGEST_TOPIC - max(len(topic.value) for topic in Topic)
+_SHOWN = 60
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Which cluster and which topics. Build it with `Settings.from_env()` unless a test needs its own."""
+    """Which cluster and which topics. Build it with `Settings.from_env()` unless a test needs its own.
+
+    Raises BadInput for servers or a prefix that no cluster can have.
+    """
 
     bootstrap_servers: str = DEFAULT_BOOTSTRAP_SERVERS
     topic_prefix: str = DEFAULT_TOPIC_PREFIX
+
+    def __post_init__(self) -> None:
+        _check(SERVERS_VARIABLE, self.bootstrap_servers, DEFAULT_BOOTSTRAP_SERVERS)
+        _check(PREFIX_VARIABLE, self.topic_prefix, DEFAULT_TOPIC_PREFIX)
+        if not self.bootstrap_servers.isprintable():
+            raise BadInput(
+                f"{SERVERS_VARIABLE} is {_quoted(self.bootstrap_servers)}, which names no host: set it to HOST:PORT, "
+                f"several with commas, such as {DEFAULT_BOOTSTRAP_SERVERS}"
+            )
+        if not _LEGAL_IN_A_TOPIC.fullmatch(self.topic_prefix):
+            raise BadInput(
+                f"{PREFIX_VARIABLE} is {_quoted(self.topic_prefix)}, with which no topic's name can begin: use letters "
+                f"of ASCII, digits, '.', '_' and '-' only, such as {DEFAULT_TOPIC_PREFIX}"
+            )
+        if len(self.topic_prefix) > LONGEST_PREFIX:
+            raise BadInput(
+                f"{PREFIX_VARIABLE} is {_quoted(self.topic_prefix)}, {len(self.topic_prefix)} characters long: use at "
+                f"most {LONGEST_PREFIX}, since a topic's name has at most {_LONGEST_TOPIC}"
+            )
 
     def topic(self, topic: Topic) -> str:
         """The full name of a topic on the cluster."""
@@ -46,8 +78,8 @@ class Settings:
         """Read `ROLLBOOK_BOOTSTRAP_SERVERS` and `ROLLBOOK_TOPIC_PREFIX`; unset means the default, empty is an error."""
         env = os.environ if environ is None else environ
         return Settings(
-            bootstrap_servers=_non_empty(env, "ROLLBOOK_BOOTSTRAP_SERVERS", DEFAULT_BOOTSTRAP_SERVERS),
-            topic_prefix=_non_empty(env, "ROLLBOOK_TOPIC_PREFIX", DEFAULT_TOPIC_PREFIX),
+            bootstrap_servers=env.get(SERVERS_VARIABLE, DEFAULT_BOOTSTRAP_SERVERS).strip(),
+            topic_prefix=env.get(PREFIX_VARIABLE, DEFAULT_TOPIC_PREFIX).strip(),
         )
 
 
@@ -61,8 +93,13 @@ def data_dir() -> Path:
     return Path(os.environ.get("ROLLBOOK_DATA_DIR") or platformdirs.user_data_path("rollbook")).absolute()
 
 
-def _non_empty(env: Mapping[str, str], name: str, default: str) -> str:
-    value = env.get(name, default).strip()
-    if not value:
-        raise BadInput(f"{name} is set but empty: unset it, or set it to a value such as {default}")
-    return value
+def _check(variable: str, value: object, example: str) -> None:
+    if not isinstance(value, str):
+        raise BadInput(f"{variable} must be a text, not {type(value).__name__}: set it to a value such as {example}")
+    if not value.strip():
+        raise BadInput(f"{variable} is set but empty: unset it, or set it to a value such as {example}")
+
+
+def _quoted(text: str) -> str:
+    """Whatever is in it, as printable ASCII."""
+    return ascii(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!a}..."
