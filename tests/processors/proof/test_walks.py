@@ -23,7 +23,7 @@ def test_the_fold_agrees_with_the_naive_model_at_every_record(rolls: list[bytes]
     assert refold(log) == log.decisions
 
 
-@quick
+@settings(quick, max_examples=40)
 @given(DEEP, st.integers(0, 120), st.integers(1, 9))
 def test_a_ledger_rebuilt_from_its_compacted_topic_goes_on_alike(rolls: list[bytes], stop: int, batch: int) -> None:
     check_rebuild(rolls, stop, batch)
