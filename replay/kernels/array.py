@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, device
+
+__all__ = ["Array", "device", "namespace"]
 
 Array = Any
 

@@ -45,16 +45,19 @@ def policy_loss(
 
     Token arrays are float32 [tokens], `mask` bool [tokens], `lengths` int64 [samples]. Per token: x = old - new,
     r = e^-x, pg = max(-r A, -clamp(r, 1 - eps_clip, 1 + eps_clip_high) A), clipped = second > first, ppo_kl = x.
-    Every metric is the sum over samples of its masked mean, not divided by the number of samples.
+    Every metric is the sum over samples of its masked mean, not divided by the number of samples. Masked tokens may
+    hold anything, and their gradient is zero.
     """
     xp = namespace(old_log_probs, log_probs, advantages, entropy, mask, lengths)
-    log_ratio = old_log_probs - log_probs
+    # Masked before the exponential: a gradient through an infinity is NaN even where a zero weight comes after it.
+    log_ratio = xp.where(mask, old_log_probs - log_probs, xp.zeros_like(log_probs))
+    advantages = xp.where(mask, advantages, xp.zeros_like(advantages))
     ratio = xp.exp(-log_ratio)
     plain = -ratio * advantages
     clipped = -xp.clip(ratio, 1 - eps_clip, 1 + eps_clip_high) * advantages
     token_values = (xp.maximum(plain, clipped), entropy, xp.astype(clipped > plain, plain.dtype), log_ratio)
-    means = [sample_means(values, mask, lengths) for values in token_values]
-    pg_loss, entropy_loss, pg_clipfrac, ppo_kl = (xp.sum(mean) for mean in means)
+    means = sample_means(xp.stack(token_values), mask, lengths)
+    pg_loss, entropy_loss, pg_clipfrac, ppo_kl = (xp.sum(means[at, :]) for at in range(len(token_values)))
 
     def single(value: Array) -> Array:
         return xp.astype(value, plain.dtype)
@@ -65,5 +68,5 @@ def policy_loss(
         entropy_loss=single(entropy_loss),
         pg_clipfrac=single(pg_clipfrac),
         ppo_kl=single(ppo_kl),
-        terms=PolicyLossTerms(*map(single, means)),
+        terms=PolicyLossTerms(*(single(means[at, :]) for at in range(len(token_values)))),
     )

@@ -1,5 +1,6 @@
 """The worked example of the bundle format to six digits, on numpy and on torch; edge cases; gradients."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -132,8 +133,104 @@ def test_masked_tokens_may_hold_anything_and_an_empty_mask_counts_as_one(make: M
     assert found.tolist() == [1, 3, 0]
 
 
-def test_a_value_that_is_not_finite_spoils_its_own_sample_only(make: Make) -> None:
-    values = make([1, float("inf"), 2, 4], "float32")
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_a_value_that_is_not_finite_spoils_its_own_sample_only(make: Make, value: float) -> None:
+    values = make([1, value, 2, 4], "float32")
     first, second, third = sample_means(values, make([1, 1, 1, 1], "bool"), make([2, 0, 2], "int64")).tolist()
-    assert np.isnan(first)
+    assert not np.isfinite(first)
     assert (second, third) == (0, 3)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 7, 64, 1000])
+@pytest.mark.parametrize("value", [0.40973526, 6.4719, 1e-8, -3e20])
+@pytest.mark.parametrize("divide", [True, False])
+def test_a_constant_group_gives_zeros_whatever_its_size(make: Make, size: int, value: float, divide: bool) -> None:
+    rewards = make([value] * size + [0.0] * size, "float32")
+    found = group_rewards(rewards, make([0] * size + [1] * size, "int64"), size, divide_by_std=divide)
+    assert found.tolist() == [0.0] * (2 * size)
+
+
+@pytest.mark.parametrize("divide", [True, False])
+def test_group_rewards_are_those_of_double_precision(make: Make, divide: bool) -> None:
+    raw = np.random.default_rng(0).normal(1000, 1, (500, 8)).astype(np.float32)
+    groups = np.repeat(np.arange(500), 8)
+    found = group_rewards(
+        make(raw.ravel().tolist(), "float32"), make(groups.tolist(), "int64"), 8, divide_by_std=divide
+    )
+    double = raw.astype(np.float64)
+    expected = double - double.mean(axis=1, keepdims=True)
+    if divide:
+        expected /= double.std(axis=1, ddof=1, keepdims=True) + 1e-6
+    assert str(found.dtype).endswith("float32")
+    assert np.asarray(found) == pytest.approx(expected.ravel(), rel=1e-6, abs=1e-9)
+
+
+def test_a_neighbour_of_any_size_leaves_a_sample_alone(make: Make) -> None:
+    """The middle sample's log-ratio of -40 makes its terms 2e17 times those of its neighbours."""
+    old, new = [-1.0, -2.0, -41.0, -1.5, -3.0], [-0.6, -2.3, -1.0, -1.8, -2.9]
+    advantages, entropy = [-1.0, -1.0, -1.0, 1.0, 1.0], [0.5, 1.0, 0.2, 0.8, 1.1]
+
+    def loss(samples: slice, lengths: list[int]) -> list[float]:
+        found = policy_loss(
+            make(old[samples], "float32"),
+            make(new[samples], "float32"),
+            make(advantages[samples], "float32"),
+            make(entropy[samples], "float32"),
+            make([1] * sum(lengths), "bool"),
+            make(lengths, "int64"),
+            eps_clip=0.2,
+            eps_clip_high=0.28,
+            entropy_coef=0.01,
+        )
+        terms: list[float] = found.terms.pg_loss.tolist()
+        return terms
+
+    first, huge, last = loss(slice(0, 5), [2, 1, 2])
+    assert huge == pytest.approx(np.exp(40), rel=1e-5)
+    assert [first] == loss(slice(0, 2), [2])
+    assert [last] == loss(slice(3, 5), [2])
+    assert last == pytest.approx(-0.922995, abs=1e-6)
+
+
+def test_each_of_many_samples_is_summed_by_itself(make: Make) -> None:
+    random = np.random.default_rng(1)
+    lengths = random.choice([0, 1, 2, 3, 5, 17, 300, 5000], 400)
+    values = (random.normal(size=lengths.sum()) * 10.0 ** random.integers(-8, 9, lengths.sum())).astype(np.float32)
+    mask = random.random(lengths.sum()) < 0.7
+    found = sample_means(make(values.tolist(), "float32"), make(mask.tolist(), "bool"), make(lengths.tolist(), "int64"))
+    ends = np.cumsum(lengths)
+    for at, mean in enumerate(found.tolist()):
+        own = slice(ends[at] - lengths[at], ends[at])
+        active = values[own][mask[own]].astype(np.float64)
+        assert mean == pytest.approx(
+            math.fsum(active) / max(len(active), 1), rel=1e-12, abs=1e-12 * np.abs(active).sum()
+        )
+
+
+def test_no_token_at_all_is_a_mean_of_zero(make: Make) -> None:
+    none = sample_means(make([], "float32"), make([], "bool"), make([0, 0], "int64"))
+    assert none.tolist() == [0, 0]
+
+
+def test_lengths_that_are_not_those_of_the_values_are_an_error(make: Make) -> None:
+    with pytest.raises(ValueError, match="lengths add up to 3, there are 2 tokens"):
+        sample_means(make([1, 2], "float32"), make([1, 1], "bool"), make([1, 2], "int64"))
+
+
+def test_what_is_masked_has_no_gradient_whatever_it_holds() -> None:
+    new = torch.tensor([-0.5, float("inf"), float("nan"), -1.0, 300.0], requires_grad=True)
+    found = policy_loss(
+        torch.tensor([-0.6, -1.0, -1.0, float("nan"), -1.0]),
+        new,
+        torch.tensor([1.0, 1.0, float("nan"), 1.0, float("inf")]),
+        torch.full((5,), float("nan")).masked_fill(torch.tensor([True, False, False, False, False]), 0.5),
+        torch.tensor([True, False, False, False, False]),
+        torch.tensor([3, 2]),
+        eps_clip=0.2,
+        eps_clip_high=0.28,
+        entropy_coef=0.01,
+    )
+    found.loss.backward()
+    assert float(found.loss.detach()) == pytest.approx(-np.exp(0.1) - 0.005, rel=1e-6)
+    assert new.grad is not None
+    assert new.grad.tolist() == pytest.approx([-np.exp(0.1), 0, 0, 0, 0], rel=1e-6)
