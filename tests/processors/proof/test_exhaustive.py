@@ -1,4 +1,4 @@
-"""Small scope, all of it: the share that every run of the tests can afford; the whole is a command (`exhaustive.py`)."""
+"""Small scope, all of it: the share that each run of the tests can afford; the whole is a command (`exhaustive.py`)."""
 
 import pytest
 

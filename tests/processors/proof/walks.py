@@ -12,7 +12,7 @@ from rollbook.schemas.records.decision import Decision
 from rollbook.schemas.records.ledger import UpdateStatus
 from rollbook.schemas.records.rollout import Purpose
 from rollbook.schemas.records.run import DriftGate, Enforcement, LagUnit, RewardIdentity, Unpinned
-from rollbook.schemas.records.update import AbortDisposition, Checkpoint, ClaimOrder, ReserveMode
+from rollbook.schemas.records.update import AbortDisposition, Checkpoint, ClaimOrder, Disposition, ReserveMode
 from rollbook.tests.processors import parts, walk
 from rollbook.tests.processors.history import History
 from rollbook.tests.processors.log import Log
@@ -20,9 +20,9 @@ from rollbook.tests.processors.walk import LEARNERS, WORKERS, Dice
 
 ROLLS = 18
 """Bytes that one act may use."""
-NAMES = tuple(f"t{at}" for at in range(16))
-UPDATES = tuple(f"u{at}" for at in range(9))
-CHECKPOINTS = ("c0", "c1", "c2", "c3")
+NAMES = tuple(f"t{at}" for at in range(40))
+UPDATES = tuple(f"u{at}" for at in range(20))
+CHECKPOINTS = ("c0", "c1", "c2", "c3", "c4", "c5")
 OTHER_RULE = RewardIdentity(rule_id="other", version="1", hash="rule-hash")
 
 
@@ -190,6 +190,19 @@ def _dispatched(walker: Walker, dice: Dice) -> None:
     )
 
 
+def _ready(walker: Walker, dice: Dice) -> None:
+    """A whole group by the active policy, with its rewards."""
+    fresh = [name for name in NAMES if name not in walker.run.trajectories and place(name)[1] == 0]
+    active = walker.run.head.active
+    if not fresh or active is None:
+        return
+    names = (fresh[0], f"t{int(fresh[0][1:]) + 1}")
+    for name in names:
+        group, sample = place(name)
+        walker.generated(name, active, group=group, sample=sample, of=2)
+    walker.rewarded(*names)
+
+
 def _failed(walker: Walker, dice: Dice) -> None:
     name = _name(walker, dice)
     group, sample = place(name)
@@ -276,6 +289,31 @@ def _claim(walker: Walker, dice: Dice) -> None:
 _admit, _started, _commit = walk._admit, walk._started, walk._commit
 
 
+def _trained(walker: Walker, dice: Dice) -> None:
+    """A whole update, as a trainer with luck makes it."""
+    learner, update_id = dice.pick(LEARNERS), _fresh_update(walker, dice)
+    walker.claim(update_id, 2, learner=learner)
+    update = walker.run.updates.get(update_id)
+    if (
+        update is None
+        or not update.held
+        or walker.late
+        or update.learner is None
+        or update.learner.learner_id != learner
+    ):
+        return
+    held = update.held
+    walker.admit(update_id, {name: dice.pick((0.0, 0.1, 0.1, 5.0)) for name in held}, part=7, learner=learner)
+    walker.started(update_id, learner=learner)
+    rows = [row for row in map(walker.trajectory, held) if row.update_id == update_id]
+    fit = [row.trajectory_id for row in rows if row.admitted_ratio is not None or walker.gate is DriftGate.OFF]
+    drops = {row.trajectory_id: dice.pick(tuple(Disposition)) for row in rows if row.trajectory_id not in fit}
+    walker.commit(update_id, *fit, dropped=drops, learner=learner)
+    if dice.roll(2):
+        free = [one for one in CHECKPOINTS if one not in walker.run.checkpoints]
+        walker.saved(free[0] if free else CHECKPOINTS[0], update_id, learner=learner)
+
+
 def _abort(walker: Walker, dice: Dice) -> None:
     update_id, learner = walk._open_one(walker, dice)
     walker.abort(
@@ -322,6 +360,16 @@ def _prepared(walker: Walker, dice: Dice) -> None:
     )
 
 
+def _advanced(walker: Walker, dice: Dice) -> None:
+    """The next policy, as a coordinator with luck makes it."""
+    _prepared(walker, dice)
+    newest = walker.run.policies.values()[-1:]
+    for known in newest:
+        for worker in WORKERS:
+            walker.ack(worker, known.version, known.artifact.hash)
+        walker.activate(known.version, known.artifact.hash)
+
+
 def _written(walker: Walker, dice: Dice) -> None:
     waiting = [one for one in walker.run.policies.values() if not one.committed]
     ref = dice.policy() if not waiting or dice.seldom() else parts.policy(waiting[0].version, waiting[0].artifact.hash)
@@ -360,10 +408,13 @@ def _closed(walker: Walker, dice: Dice) -> None:
 
 
 ACTS: tuple[Act, ...] = (
-    *(_generated,) * 5,
-    *(_rewarded,) * 5,
-    *(walk._reserve,) * 2,
-    *(_claim,) * 5,
+    *(_generated,) * 4,
+    *(_rewarded,) * 6,
+    *(_ready,) * 4,
+    *(_trained,) * 8,
+    *(_advanced,) * 2,
+    walk._reserve,
+    *(_claim,) * 2,
     *(_admit,) * 5,
     *(_started,) * 3,
     *(_commit,) * 6,
