@@ -1,4 +1,5 @@
-"""Recomputed against recorded values: |actual - expected| <= atol + rtol * |expected|, and where it first fails."""
+"""Recomputed against recorded values: |actual - expected| <= atol + rtol * |expected|, or what a float32 trainer's
+rounding may do where that is more; and where it first fails."""
 
 from collections.abc import Sequence
 
@@ -6,12 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollbook.replay.bundle.model import Tolerance
-from rollbook.replay.kernels.array import Array
+from rollbook.replay.kernels.array import Array, device, namespace
 from rollbook.replay.result import FieldResult, Point
-from rollbook.replay.stages import Output, Unit
+from rollbook.replay.rounding import Floats
+from rollbook.replay.stages import DEFAULT_TOLERANCE, EXACT, Output, Unit
 
-Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 def compare(
@@ -21,34 +23,60 @@ def compare(
     tolerance: Tolerance,
     sample_ids: Sequence[str],
     ends: Ints,
+    rounding: Floats | None = None,
 ) -> FieldResult:
-    """One output. `ends` is the end of each sample in a flat array of tokens.
+    """One output. `ends` is the end of each sample in a flat array of tokens, `rounding` what each value may be off.
 
     A recomputed value that is not finite never agrees: recorded ones always are, the reader sees to it.
     """
-    actual = np.asarray(recomputed).astype(np.float64).reshape(-1)
+    values = np.asarray(recomputed).reshape(-1)
+    actual = values.astype(np.float64)
     if actual.shape != expected.shape:
         raise ValueError(f"{output.field}: {actual.size} recomputed values for {expected.size} recorded ones")
+    if tolerance == EXACT:
+        # JSON has more digits than the result's type: 0.1 is exactly the float32 that is nearest to it.
+        expected, rounding = expected.astype(values.dtype).astype(np.float64), None
+    outside = ~_within(actual, expected, tolerance, None)
+    diverging = np.flatnonzero(outside & ~_within(actual, expected, tolerance, rounding))
+    rounded = int(outside.sum()) - diverging.size
     error = np.abs(actual - expected)
-    diverging = np.flatnonzero(~(error <= tolerance.atol + tolerance.rtol * np.abs(expected)))
 
     def point(at: int) -> Point:
         sample, offset = _place(output.unit, at, ends)
         sample_id = None if sample is None else sample_ids[sample]
         return Point(sample_id, offset, float(expected[at]), float(actual[at]), float(error[at]))
 
-    if not diverging.size:
-        return FieldResult(output.field, output.unit, tolerance, expected.size, 0, 0, None, None)
+    worst = int(diverging[np.argmax(np.nan_to_num(error[diverging], nan=np.inf))]) if diverging.size else None
     return FieldResult(
         field=output.field,
         unit=output.unit,
         tolerance=tolerance,
         values=expected.size,
+        rounded_values=rounded,
         diverging_values=diverging.size,
         diverging_samples=_count_samples(output.unit, diverging, ends),
-        first=point(int(diverging[0])),
-        worst=point(int(diverging[np.argmax(np.nan_to_num(error[diverging], nan=np.inf))])),
+        first=point(int(diverging[0])) if diverging.size else None,
+        worst=None if worst is None else point(worst),
     )
+
+
+def settled(expected: Floats, recomputed: Array, rounding: Floats | None) -> Array:
+    """What the next stage computes from: the recorded values where the recomputed ones agree, else the recomputed.
+
+    A difference that is none to a reader must not add up to one in a sum over many values. How close is equal is the
+    format's default here, since a bundle may call equal what would change a loss.
+    """
+    actual = np.asarray(recomputed).reshape(-1).astype(np.float64)
+    agrees = _within(actual, expected, DEFAULT_TOLERANCE, rounding)
+    xp, where = namespace(recomputed), device(recomputed)
+    recorded = xp.asarray(expected, dtype=recomputed.dtype, device=where)
+    return xp.where(xp.asarray(agrees, device=where), recorded, recomputed)
+
+
+def _within(actual: Floats, expected: Floats, tolerance: Tolerance, rounding: Floats | None) -> Bools:
+    allowed = tolerance.atol + tolerance.rtol * np.abs(expected)
+    close: Bools = np.abs(actual - expected) <= (allowed if rounding is None else np.maximum(allowed, rounding))
+    return close
 
 
 def _place(unit: Unit, at: int, ends: Ints) -> tuple[int | None, int | None]:
@@ -62,7 +90,7 @@ def _place(unit: Unit, at: int, ends: Ints) -> tuple[int | None, int | None]:
             return sample, at - (int(ends[sample - 1]) if sample else 0)
 
 
-def _count_samples(unit: Unit, diverging: Ints, ends: Ints) -> int:
+def _count_samples(unit: Unit, diverging: NDArray[np.intp], ends: Ints) -> int:
     match unit:
         case Unit.SCALAR:
             return 0

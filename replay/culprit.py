@@ -9,6 +9,7 @@ import numpy as np
 from rollbook.replay.blame import LossShift, LossTokens, blame_log_prob, blame_raw_reward
 from rollbook.replay.bundle.model import StageId
 from rollbook.replay.result import FieldResult, Point, most_specific
+from rollbook.replay.rounding import group_rounding
 from rollbook.replay.run import Floats, Run
 from rollbook.replay.stages import STAGES, Output, Unit
 from rollbook.replay.text import visible
@@ -16,6 +17,10 @@ from rollbook.replay.text import visible
 _SCALARS_ONLY = (
     "the bundle records scalars only for this stage, which do not tell the sample: "
     "record sample_pg_loss, sample_entropy_loss, sample_pg_clipfrac and sample_ppo_kl"
+)
+_ROUNDED = (
+    "float32 rounding of its group's mean can explain it, though not excuse it: the trainer's advantages are off by as "
+    "much; normalise in float64"
 )
 _FLOAT32_RESOLUTION = 1e-6
 _MAX_NAMED = 5
@@ -38,6 +43,12 @@ def _of_rewards(run: Run, stage: StageId, field: FieldResult, first: Point) -> t
     raw = np.asarray([sample.raw_reward for sample in run.batch.samples], dtype=np.float64)
     groups = [sample.group_index or 0 for sample in run.batch.samples]
     divide = run.bundle.index.config.grpo_std_normalization
+    at = run.sample_ids.index(first.sample_id or "")
+    if (
+        first.abs_error
+        <= group_rounding(run.batch.raw_rewards, run.batch.group_index, divide_by_std=divide).possible[at]
+    ):
+        return first, _ROUNDED
     blamed = blame_raw_reward(raw, recorded, groups, divide_by_std=divide)
     if blamed is None:
         return first, ""

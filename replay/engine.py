@@ -1,7 +1,8 @@
 """The engine: recompute the stages in order, compare each with what was recorded, name the first that leaves it.
 
 Pure: a bundle in memory goes in, a report comes out. A recomputed value feeds the next stage; a stage that is not run
-(not selected, no contract, recorded only) feeds what was recorded of it, so a selected stage is judged by itself.
+(not selected, no contract, recorded only) feeds what was recorded of it, so a selected stage is judged by itself. Where
+a recomputed value agrees with the recorded one the latter goes on, so that no rounding adds up on the way.
 """
 
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import numpy as np
 
 from rollbook.replay.bundle.bundle import Bundle, Cohort
 from rollbook.replay.bundle.model import Capability, Tolerance
-from rollbook.replay.compare import compare
+from rollbook.replay.compare import compare, settled
 from rollbook.replay.culprit import find_culprit
 from rollbook.replay.result import (
     Divergence,
@@ -26,7 +27,7 @@ from rollbook.replay.result import (
 )
 from rollbook.replay.run import Run, run_of
 from rollbook.replay.selection import Selection
-from rollbook.replay.stages import EXACT, STAGES, Output, Results, Stage, Unit
+from rollbook.replay.stages import EXACT, STAGES, Output, Results, Roundings, Stage, Unit
 from rollbook.replay.text import visible
 
 _UNVERIFIED = {
@@ -69,7 +70,7 @@ def _replay_stage(run: Run, stage: Stage, selection: Selection) -> StageResult:
         return StageResult(stage.id, outcome, reason, ())
     results = stage.kernel(run.chain)
     run.chain.recomputed.update(results)
-    fields = tuple(_compare_outputs(run, stage, results))
+    fields = tuple(_compare_outputs(run, stage, results, stage.rounding(run.chain, results)))
     if not fields:
         return StageResult(stage.id, Outcome.SKIPPED, "a sum over all samples, and only a part was selected", ())
     if all(field.first is None for field in fields):
@@ -92,14 +93,19 @@ def _why_not(run: Run, stage: Stage, selection: Selection) -> tuple[Outcome | No
     return None, ""
 
 
-def _compare_outputs(run: Run, stage: Stage, results: Results) -> Iterator[FieldResult]:
+def _compare_outputs(run: Run, stage: Stage, results: Results, roundings: Roundings) -> Iterator[FieldResult]:
+    settling = set(results)
     for output in stage.outputs:
         if output.unit is Unit.SCALAR and run.positions is not None:
             continue
         recorded = run.recorded(output)
-        if recorded is not None:
-            tolerance = _tolerance(run.bundle, stage, output)
-            yield compare(output, recorded, results[output.result], tolerance, run.sample_ids, run.ends)
+        if recorded is None:
+            continue
+        tolerance, rounding = _tolerance(run.bundle, stage, output), roundings.get(output.result)
+        yield compare(output, recorded, results[output.result], tolerance, run.sample_ids, run.ends, rounding)
+        if output.unit is not Unit.SCALAR and output.result in settling:
+            settling.remove(output.result)
+            run.chain.recomputed[output.result] = settled(recorded, results[output.result], rounding)
 
 
 def _tolerance(bundle: Bundle, stage: Stage, output: Output) -> Tolerance:

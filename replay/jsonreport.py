@@ -78,6 +78,7 @@ def _field(field: FieldResult) -> dict[str, Any]:
         "atol": field.tolerance.atol,
         "rtol": field.tolerance.rtol,
         "values": field.values,
+        "rounded_values": field.rounded_values,
         "diverging_values": field.diverging_values,
         "diverging_samples": field.diverging_samples,
         "first": field.first and _point(field.first),

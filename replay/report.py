@@ -113,6 +113,9 @@ def _note(stage: StageResult) -> str:
     tolerances = {field.tolerance for field in stage.fields} - {DEFAULT_TOLERANCE}
     if not STAGES[stage.stage].structural:
         notes += [f"tolerance of the bundle: atol {found.atol:g}, rtol {found.rtol:g}" for found in tolerances]
+    rounded = sum(field.rounded_values for field in stage.fields)
+    if rounded:
+        notes.append(f"{plural(rounded, 'value')} within a float32 trainer's rounding")
     return "; ".join(notes) or stage.reason
 
 

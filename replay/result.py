@@ -43,12 +43,14 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class FieldResult:
-    """One recorded output against the recomputed one. `first` and `worst` are None when all values agree."""
+    """One recorded output against the recomputed one. `rounded_values` agree only because a float32 trainer's rounding
+    may do as much; `first` and `worst` are None when all values agree."""
 
     field: str
     unit: Unit
     tolerance: Tolerance
     values: int
+    rounded_values: int
     diverging_values: int
     diverging_samples: int
     first: Point | None

@@ -15,8 +15,10 @@ from rollbook.replay.kernels.array import Array, namespace
 from rollbook.replay.kernels.kl import ESTIMATORS, token_kl
 from rollbook.replay.kernels.policy_loss import policy_loss
 from rollbook.replay.kernels.rewards import group_rewards
+from rollbook.replay.rounding import Floats, group_rounding, sum_rounding
 
 Results = Mapping[str, Array]
+Roundings = Mapping[str, Floats]
 
 DEFAULT_TOLERANCE = Tolerance(atol=1e-6, rtol=1e-5)
 EXACT = Tolerance(atol=0.0, rtol=0.0)
@@ -46,8 +48,8 @@ class Output:
 @dataclass(frozen=True, slots=True)
 class Stage:
     """One line of the table. `payloads` names the tensors it needs under a config; `refuses` says why a config or
-    topology is outside what the kernel computes, or None; a structural stage checks the bundle against itself, which
-    verifies nothing that the trainer computed."""
+    topology is outside what the kernel computes, or None; `rounding` says of results how far a float32 trainer's may be
+    off; a structural stage checks the bundle against itself, which verifies nothing that the trainer computed."""
 
     id: StageId
     version: str
@@ -56,6 +58,7 @@ class Stage:
     outputs: tuple[Output, ...]
     kernel: Callable[[Chain], Results]
     refuses: Callable[[Index], str | None]
+    rounding: Callable[[Chain, Results], Roundings] = lambda *_: {}
     tolerance: Tolerance = DEFAULT_TOLERANCE
     structural: bool = False
     grouped: bool = False
@@ -116,6 +119,12 @@ def _reward_post_process(chain: Chain) -> Results:
     return {"rewards": rewards}
 
 
+def _reward_rounding(chain: Chain, _: Results) -> Roundings:
+    divide = chain.batch.config.grpo_std_normalization
+    found = group_rounding(chain.batch.raw_rewards, chain.batch.group_index, divide_by_std=divide)
+    return {"rewards": found.allowed}
+
+
 def _advantage_kl(chain: Chain) -> Results:
     config = chain.batch.config
     old = chain.tokens("old_log_probs")
@@ -152,6 +161,14 @@ def _loss_policy(chain: Chain) -> Results:
         "pg_clipfrac": found.pg_clipfrac,
         "ppo_kl": found.ppo_kl,
     }
+
+
+def _loss_rounding(chain: Chain, results: Results) -> Roundings:
+    """Of the scalars: in a batch of whole groups the terms cancel, and with them the digits of a float32 sum."""
+    names = ("pg_loss", "entropy_loss", "pg_clipfrac", "ppo_kl")
+    terms = {name: results[f"sample_{name}"] for name in names}
+    entropy = chain.batch.config.entropy_coef * terms["entropy_loss"]
+    return {"loss": sum_rounding(terms["pg_loss"], entropy), **{name: sum_rounding(terms[name]) for name in names}}
 
 
 def _no_kernel(_: Chain) -> Results:
@@ -193,7 +210,7 @@ STAGES: Mapping[StageId, Stage] = {
             (Output("rewards", Unit.SAMPLE, "rewards",
                     expected=lambda found: found.reward_post_process.rewards if found.reward_post_process else None),
              Output("reward", Unit.SAMPLE, "rewards", index=lambda sample: sample.reward)),
-            _reward_post_process, _grouping, grouped=True,
+            _reward_post_process, _grouping, _reward_rounding, grouped=True,
         ),
         Stage(
             StageId.ADVANTAGE_KL, "v1", Capability.RECOMPUTE, _kl_payloads,
@@ -213,7 +230,7 @@ STAGES: Mapping[StageId, Stage] = {
              _payload("sample_pg_clipfrac", Unit.SAMPLE, optional=True),
              _payload("sample_ppo_kl", Unit.SAMPLE, optional=True),
              _scalar("loss"), _scalar("pg_loss"), _scalar("entropy_loss"), _scalar("pg_clipfrac"), _scalar("ppo_kl")),
-            _loss_policy, _estimator_of_whole_rows,
+            _loss_policy, _estimator_of_whole_rows, _loss_rounding,
         ),
         Stage(
             StageId.LOSS_VALUE, "v1", Capability.UNSUPPORTED, _nothing, (), _no_kernel,
