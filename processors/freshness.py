@@ -5,6 +5,10 @@ from rollbook.processors.ledger.lag import known_policy, policy_number
 from rollbook.processors.ledger.store import Run
 from rollbook.schemas.records.decision import FreshnessSnapshot, VersionCount
 
+MOST_UPDATES = 100
+MOST_ROWS = 1_000
+"""What a snapshot lists at most: it must fit its topic whatever a run does."""
+
 
 def snapshot(run: Run) -> FreshnessSnapshot:
     """The figures of a configured run after its last decision. Ready is what waits to be trained on (evaluation never
@@ -24,17 +28,21 @@ def snapshot(run: Run) -> FreshnessSnapshot:
         expiring += count if lag == admission.max_lag else 0
         total += count
         weighted += lag * count
+    opened = run.updates.all_open()
     return FreshnessSnapshot(
         run_id=run.run_id,
         sequence=head.sequence,
         active_policy=head.active,
         lag_unit=admission.lag_unit.value,
         max_lag=admission.max_lag,
-        by_version=tuple(VersionCount(version=v, state=s.value, count=c) for v, s, c in run.trajectories.by_version()),
+        by_version=tuple(
+            VersionCount(version=v, state=s.value, count=c) for v, s, c in run.trajectories.by_version()[-MOST_ROWS:]
+        ),
         ready_fresh=counts[Freshness.FRESH],
         ready_tolerated=counts[Freshness.TOLERATED],
         ready_expiring=expiring,
         ready_stale=counts[Freshness.STALE],
-        open_updates=tuple(update.update_id for update in run.updates.all_open()),
+        open_updates=tuple(update.update_id for update in opened[:MOST_UPDATES]),
+        open_update_count=len(opened),
         mean_lag=weighted / total if total else None,
     )

@@ -16,6 +16,7 @@ Id = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=256,
 RunId = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$")]
 Digest = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$")]
 """A sha256 in lower-case hexadecimal."""
+Bytes = Annotated[bytes, Field(strict=True)]
 Count = Annotated[int, Field(strict=True, ge=0, le=INT63_MAX)]
 Positive = Annotated[int, Field(strict=True, ge=1, le=INT63_MAX)]
 Flag = Annotated[bool, Field(strict=True)]

@@ -10,6 +10,7 @@ from rollbook.processors.reasons import Reason
 from rollbook.schemas.records.decision import ItemDecision, MassChange, Outcome
 from rollbook.schemas.records.ledger import SealedRank, TrajectoryState, UpdateState, UpdateStatus
 from rollbook.schemas.records.update import Abort, AbortDisposition, LeaseExpired, RecordingSealed, Renew
+from rollbook.schemas.types import MAX_ITEMS
 
 
 def abort(run: Run, record: Abort, at: At) -> Verdict:
@@ -150,6 +151,8 @@ def recording_sealed(run: Run, record: RecordingSealed, at: At) -> Verdict:
             return of_update(record, outcome, reason, f"rank {record.rank}")
     if found.outcome is not Outcome.ACCEPTED:
         return of_update(record, found.outcome, found.reason)
+    if len(update.sealed) >= MAX_ITEMS:
+        return of_update(record, Outcome.REJECTED, Reason.UPDATE_FULL, f"{MAX_ITEMS} ranks")
     entry = SealedRank(rank=record.rank, content=at.content, offset=at.offset)
     run.updates.put(record.update_id, update.model_copy(update={"sealed": (*update.sealed, entry)}))
     return of_update(record, Outcome.ACCEPTED, Reason.OK, f"rank {record.rank}")

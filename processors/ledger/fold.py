@@ -8,10 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from rollbook.infra.settings import DECISION_MAX_BYTES
+from rollbook.processors.fold_version import FOLD_VERSION
 from rollbook.processors.ledger import admit, ending, floor, learner, policy, reserve, reward, rollout, run, update
 from rollbook.processors.ledger.keys import key_of
 from rollbook.processors.ledger.store import Journal, Run
-from rollbook.processors.ledger.verdict import At, Verdict
+from rollbook.processors.ledger.verdict import At, Verdict, mass_change
 from rollbook.processors.reasons import Reason
 from rollbook.schemas.codec import ContractViolation, Decoded, UndecodableRecord, encode, unwrap, validate
 from rollbook.schemas.partition import partition_of
@@ -23,9 +25,7 @@ from rollbook.schemas.records import update as update_records
 from rollbook.schemas.records.common import LearnerRef, Lifecycle
 from rollbook.schemas.records.decision import Decision, Outcome, SourcePosition
 
-FOLD_VERSION = 1
-"""The newest rules that this package knows. A change of behaviour is a new number, kept beside the old ones."""
-
+MOST_DECISION_BYTES = DECISION_MAX_BYTES - 64 * 1024
 _CHAIN_LENGTH = 66  # a 64-character string as Avro's last field: two bytes of length, then the text
 _NO_CHAIN = "0" * 64
 
@@ -197,6 +197,9 @@ class Ledger:
             chain=_NO_CHAIN,
         )
         body = encode(decision)[:-_CHAIN_LENGTH]
+        if len(body) > MOST_DECISION_BYTES:
+            decision = _without_lists(decision)
+            body = encode(decision)[:-_CHAIN_LENGTH]
         chain = chain_of(head.chain, source.sha256, body)
         of_run.change_head(sequence=decision.sequence, chain=chain)
         return Folded(decision.model_copy(update={"chain": chain}), body + b"\x80\x01" + chain.encode(), undecodable)
@@ -207,6 +210,24 @@ class Ledger:
             (key_of(table.run_id, table.kind, key), None if (row := table.get(key)) is None else encode(row))
             for table, key in self.journal.changes()
         ]
+
+
+def _without_lists(decision: Decision) -> Decision:
+    """A decision that would not fit its topic, with digests in place of its lists: what they held is in the log."""
+    omitted = (
+        *mass_change("items omitted", (one.trajectory_id for one in decision.items)),
+        *mass_change("released facts omitted", (one.subject_id for one in decision.released)),
+        *mass_change("workers omitted", (*decision.missing_workers, *decision.mismatched_workers)),
+    )
+    return decision.model_copy(
+        update={
+            "items": (),
+            "released": (),
+            "missing_workers": (),
+            "mismatched_workers": (),
+            "mass_changes": (*decision.mass_changes, *omitted),
+        }
+    )
 
 
 def chain_of(previous: str, source_sha256: str, body: bytes) -> str:

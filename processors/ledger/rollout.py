@@ -12,7 +12,6 @@ from rollbook.schemas.records.decision import Outcome, Released
 from rollbook.schemas.records.ledger import PendingFact, TrajectoryState, TrajectoryStatus
 from rollbook.schemas.records.rollout import Dispatched, Generated, GenerationFailed, Purpose
 from rollbook.schemas.records.run import Unpinned
-from rollbook.schemas.types import INT63_MAX
 
 
 def dispatched(run: Run, record: Dispatched, at: At) -> Verdict:
@@ -41,8 +40,6 @@ def generated(run: Run, record: Generated, at: At) -> Verdict:
     if refused is not None:
         return Verdict(Outcome.REJECTED, refused, subject=about)
     active_tokens = sum(segment.active_tokens for segment in record.segments)
-    if active_tokens > INT63_MAX:  # each segment keeps to the contract, but no record of the ledger can hold their sum
-        return Verdict(Outcome.INVALID, Reason.CONTRACT_VIOLATION, detail="segments.active_tokens", subject=about)
     fresh = _new(record.identity, spans, at).model_copy(
         update={
             "apart": _apart(run, record),

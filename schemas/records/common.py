@@ -1,8 +1,9 @@
 """What the lifecycle records share: header, identities, references."""
 
 from enum import StrEnum
+from typing import Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from rollbook.schemas.types import Count, Digest, Id, Part, Positive, RunId
 
@@ -75,3 +76,9 @@ class TrajectoryIdentity(Part):
     group_id: Id = Field(description="Trajectories of one prompt, generated together.")
     sample_index: Count = Field(description="Place of the trajectory in its group, from 0.")
     group_expected: Positive = Field(description="How many trajectories the group has when complete.")
+
+    @model_validator(mode="after")
+    def _has_a_place(self) -> Self:
+        if self.sample_index >= self.group_expected:
+            raise ValueError("sample_index: it must be below group_expected")
+        return self

@@ -122,10 +122,13 @@ class FreshnessSnapshot(Part):
     active_policy: PolicyRef | None = Field(description="The active policy.")
     lag_unit: Id = Field(description="Unit of the lags below.")
     max_lag: Count = Field(description="Largest tolerated lag.")
-    by_version: tuple[VersionCount, ...] = Field(description="Live trajectories, by version and state.")
+    by_version: tuple[VersionCount, ...] = Field(
+        description="Live trajectories, by version and state; of very many versions the newest."
+    )
     ready_fresh: Count = Field(description="Rewarded, lag 0 against the active policy.")
     ready_tolerated: Count = Field(description="Rewarded, lag 1 to max_lag.")
     ready_expiring: Count = Field(description="Rewarded, lag equal to max_lag: stale with the next activation.")
     ready_stale: Count = Field(description="Rewarded, lag above max_lag.")
-    open_updates: tuple[Id, ...] = Field(description="Updates reserved or started.")
+    open_updates: tuple[Id, ...] = Field(description="The first 100 updates reserved or started, by first Reserve.")
+    open_update_count: Count = Field(default=0, description="All of them.")
     mean_lag: Finite | None = Field(description="Mean lag of the ready; none when nothing is ready.")

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from rollbook.schemas.records.common import LearnerRef, PolicyRef
-from rollbook.schemas.types import Count, Finite, Flag, Id, NamedNumber, NonNegative, Part, Positive, RunId, Text
+from rollbook.schemas.types import Bytes, Count, Finite, Flag, Id, NamedNumber, NonNegative, Part, Positive, RunId, Text
 
 
 class SegmentPayload(Part):
@@ -17,10 +17,10 @@ class SegmentPayload(Part):
     run_id: RunId = Field(description="The run.")
     trajectory_id: Id = Field(description="The trajectory.")
     segment: Count = Field(description="Index of the segment.")
-    prompt_ids: bytes = Field(description="int32 token ids of the prompt; empty when redacted.")
-    response_ids: bytes = Field(description="int32 token ids of the response; empty when redacted.")
-    action_mask: bytes = Field(description="One byte per response token: 1 where the model acted.")
-    log_probs: bytes = Field(description="float32 behavior log-probs per response token; masked ones may be anything.")
+    prompt_ids: Bytes = Field(description="int32 token ids of the prompt; empty when redacted.")
+    response_ids: Bytes = Field(description="int32 token ids of the response; empty when redacted.")
+    action_mask: Bytes = Field(description="One byte per response token: 1 where the model acted.")
+    log_probs: Bytes = Field(description="float32 behavior log-probs per response token; masked ones may be anything.")
 
 
 class CurrentLogProbs(Part):
@@ -29,7 +29,7 @@ class CurrentLogProbs(Part):
     run_id: RunId = Field(description="The run.")
     update_id: Id = Field(description="The update.")
     trajectory_id: Id = Field(description="The trajectory.")
-    log_probs: bytes = Field(description="float32 per response token, segments joined in order.")
+    log_probs: Bytes = Field(description="float32 per response token, segments joined in order.")
 
 
 class Role(StrEnum):
@@ -66,7 +66,7 @@ class RecordedArray(Part):
     """One per-token array over all rows of the step."""
 
     name: ArrayName = Field(description="Which.")
-    data: bytes = Field(description="float32 little-endian, response tokens of all rows joined in row order.")
+    data: Bytes = Field(description="float32 little-endian, response tokens of all rows joined in row order.")
 
 
 class World(Part):
@@ -101,7 +101,7 @@ class RecordedRow(Part):
     group_id: Id = Field(description="Its semantic group.")
     micro_batch_id: Id = Field(description="Micro-batch, mb-0000 and so on in the iterator's order.")
     prompt_length: Count = Field(description="Tokens before the response.")
-    loss_mask: bytes = Field(description="One byte per response token: 1 where it counts in the loss.")
+    loss_mask: Bytes = Field(description="One byte per response token: 1 where it counts in the loss.")
     reward: Finite = Field(description="Post-processed reward.")
     padding: Flag = Field(default=False, description="A row that only fills the batch.")
 

@@ -6,7 +6,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from rollbook.schemas.records.common import Lifecycle, PayloadRef, PolicyRef, TrajectoryIdentity
-from rollbook.schemas.types import Count, Digest, Id, NamedText, Part, Positive, Text
+from rollbook.schemas.types import INT63_MAX, Count, Digest, Id, NamedText, Part, Positive, Text
 
 
 class Purpose(StrEnum):
@@ -126,8 +126,8 @@ class Generated(Lifecycle):
     def _has_a_policy(self) -> Self:
         if not any(span.policy for segment in self.segments for span in segment.spans):
             raise ValueError("segments: no span names a policy")
-        if self.identity.sample_index >= self.identity.group_expected:
-            raise ValueError("identity.sample_index: it must be below group_expected")
+        if sum(segment.active_tokens for segment in self.segments) > INT63_MAX:
+            raise ValueError("segments.active_tokens: more than can be counted together")
         return self
 
 

@@ -270,7 +270,6 @@ def test_token_counts_beyond_63_bits_do_not_stop_the_partition() -> None:
     changes = {"spans": (span,), "response_length": INT63_MAX, "active_tokens": INT63_MAX}
     huge = sent.segments[0].model_copy(update=changes)
     hostile = sent.model_copy(update={"segments": (huge, huge), "identity": parts.identity("t1", "g1", 0, 1)})
-    assert Generated.model_validate(hostile.model_dump()) == hostile, "it keeps to the contract"
     assert (says(history.send(hostile)), history.last.detail) == (
         "invalid contract_violation",
         "segments.active_tokens",

@@ -10,12 +10,14 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from rollbook.schemas.records.common import TrajectoryIdentity
 from rollbook.schemas.records.policy import AckFailure, ActivationAck, EvidenceKind, PolicyPrepared
 from rollbook.schemas.records.rollout import Generated, Origin, Segment, Span
-from rollbook.schemas.records.run import Enforcement, RunConfigured
+from rollbook.schemas.records.run import RunConfigured
 from rollbook.schemas.records.update import Abort, AbortReason, Admit, Commit, Reserve
 from rollbook.schemas.types import (
     INT63_MAX,
+    Bytes,
     Count,
     Digest,
     Finite,
@@ -41,7 +43,7 @@ _SCALARS: tuple[tuple[Any, st.SearchStrategy[Any]], ...] = (
     (Flag, st.booleans()),
     (Finite, st.floats(allow_nan=False, allow_infinity=False)),
     (NonNegative, st.floats(min_value=0.0, allow_nan=False, allow_infinity=False)),
-    (bytes, st.binary(max_size=8)),
+    (Bytes, st.binary(max_size=8)),
     (int, st.integers(-(2**63), INT63_MAX)),
 )
 
@@ -104,23 +106,22 @@ def _segment(drawn: Fields) -> Fields:
     }
 
 
+def _identity(drawn: Fields) -> Fields:
+    return drawn | {"sample_index": drawn["sample_index"] % drawn["group_expected"]}
+
+
 def _generated(drawn: Fields) -> Fields:
-    identity = drawn["identity"]
     if not any(span.policy for segment in drawn["segments"] for span in segment.spans):
         policy = {"version": 1, "artifact_hash": "weights"}
         spans = ({"start": 0, "end": 1, "origin": Origin.MODEL, "policy": policy},)
         first = drawn["segments"][0].model_dump() | {"spans": spans, "response_length": 1, "active_tokens": 1}
         drawn = drawn | {"segments": (Segment.model_validate(first),)}
-    return drawn | {
-        "identity": identity.model_copy(update={"sample_index": identity.sample_index % identity.group_expected})
-    }
+    return drawn
 
 
 def _run_configured(drawn: Fields) -> Fields:
     return drawn | {
-        "lease_ms": 0,
-        "horizon": 0,
-        "enforcement": Enforcement.GATE,
+        "horizon": drawn["horizon"] and max(drawn["horizon"], drawn["admission"].max_lag),
         "required_workers": _unique(drawn["required_workers"]),
     }
 
@@ -173,6 +174,7 @@ def _unique_items(items: tuple[Any, ...]) -> tuple[Any, ...]:
 _REPAIRS: dict[type[Part], Callable[[Fields], Fields]] = {
     Span: _span,
     Segment: _segment,
+    TrajectoryIdentity: _identity,
     Generated: _generated,
     RunConfigured: _run_configured,
     Reserve: _reserve,
