@@ -9,6 +9,7 @@ from rollbook.infra.broker.daemon import DEFAULT_PORT, daemon_state, default_dat
 from rollbook.infra.broker.files import broker_files
 from rollbook.infra.broker.jvm import train
 from rollbook.infra.settings import DEFAULT_BOOTSTRAP_SERVERS
+from rollbook.replay.text import visible
 
 app = typer.Typer(
     help="A local Apache Kafka broker from packages: no Docker, no Java to install. Listens on 127.0.0.1 only.",
@@ -38,7 +39,7 @@ def start(
     started = start_daemon(_folder(folder), port)
     state = started.state
     word = "already running" if started.was_running else "started"
-    print(f"{word}: Apache Kafka at {state.bootstrap_servers}, pid {state.process.pid}, data in {_folder(folder)}")
+    print(f"{word}: Apache Kafka at {state.bootstrap_servers}, pid {state.process.pid}, {_data_in(folder)}")
     if state.bootstrap_servers != DEFAULT_BOOTSTRAP_SERVERS:
         print(f"to use it: export ROLLBOOK_BOOTSTRAP_SERVERS={state.bootstrap_servers}")
 
@@ -47,7 +48,7 @@ def start(
 def stop(folder: DataDir = None) -> None:
     """Stop the broker in an orderly way, keeping its data. Nothing to stop is fine."""
     stopped = stop_daemon(_folder(folder))
-    print(f"not running (data in {_folder(folder)})" if stopped is None else f"stopped: pid {stopped.process.pid}")
+    print(f"not running ({_data_in(folder)})" if stopped is None else f"stopped: pid {stopped.process.pid}")
 
 
 @app.command(epilog="Example: rollbook broker status || rollbook broker start")
@@ -55,10 +56,10 @@ def status(folder: DataDir = None) -> None:
     """Say whether the broker runs, and where. Exit code 0 when it does, 1 when not."""
     state = daemon_state(_folder(folder))
     if state is None:
-        print(f"not running (data in {_folder(folder)})")
+        print(f"not running ({_data_in(folder)})")
         raise typer.Exit(1)
     where = f"{state.bootstrap_servers}, pid {state.process.pid}, cluster {state.cluster_id}"
-    print(f"running: Apache Kafka at {where}, data in {_folder(folder)}")
+    print(f"running: Apache Kafka at {where}, {_data_in(folder)}")
 
 
 @app.command(epilog="Example: rollbook broker fetch")
@@ -71,3 +72,7 @@ def fetch() -> None:
 
 def _folder(folder: Path | None) -> Path:
     return default_data_dir() if folder is None else folder.absolute()
+
+
+def _data_in(folder: Path | None) -> str:
+    return f"data in {visible(_folder(folder), limit=4096)}"

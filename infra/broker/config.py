@@ -108,6 +108,19 @@ class NodeLayout:
 
 def write_config(layout: NodeLayout, port: int, controller_port: int) -> None:
     """Write both files anew, so that ports and paths are always those of this start."""
-    server = _SERVER_PROPERTIES.format(host=HOST, port=port, controller_port=controller_port, log_dir=layout.log_dir)
-    layout.server_properties.write_text(server, encoding="utf-8")
-    layout.log4j2_properties.write_text(_LOG4J2_PROPERTIES.format(log_file=layout.log_file), encoding="utf-8")
+    log_dir, log_file = _value(layout.log_dir), _value(layout.log_file)
+    server = _SERVER_PROPERTIES.format(host=HOST, port=port, controller_port=controller_port, log_dir=log_dir)
+    layout.server_properties.write_text(server, encoding="ascii")
+    layout.log4j2_properties.write_text(_LOG4J2_PROPERTIES.format(log_file=log_file), encoding="ascii")
+
+
+def unusable_in(path: Path) -> str | None:
+    """The first character that Kafka or its log would read as something else: a comma makes two directories."""
+    return next((char for char in str(path) if char in ",\\$%" or not char.isprintable()), None)
+
+
+def _value(path: Path) -> str:
+    """As a file of Java properties holds it: that is read as Latin-1, with escapes for all else."""
+    units = str(path).encode("utf-16-be")
+    codes = [int.from_bytes(units[at : at + 2], "big") for at in range(0, len(units), 2)]
+    return "".join(chr(code) if code < 0x80 else f"\\u{code:04x}" for code in codes)

@@ -7,9 +7,10 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
-from json import JSONDecodeError, dumps, loads
+from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
 
 from rollbook.infra.broker.config import HOST, NodeLayout
 from rollbook.infra.broker.files import BrokerFiles, broker_files
@@ -18,6 +19,7 @@ from rollbook.infra.broker.probe import answering_cluster
 from rollbook.infra.broker.process import ProcessId, start_detached
 from rollbook.infra.broker.storage import cluster_id, make_directory
 from rollbook.infra.settings import data_dir
+from rollbook.replay.text import visible
 from rollbook.schemas.errors import EnvironmentFault
 
 DEFAULT_PORT = 9092
@@ -27,16 +29,33 @@ _POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
+class FolderId:
+    """Which folder, whatever its path: a copy is another one, and its state file speaks of the original's broker."""
+
+    device: int
+    inode: int
+
+    @staticmethod
+    def of(path: Path) -> "FolderId":
+        status = path.stat()
+        return FolderId(status.st_dev, status.st_ino)
+
+
+@dataclass(frozen=True, slots=True)
 class DaemonState:
-    """A running detached broker."""
+    """A running detached broker, and the data directory that it was started for."""
 
     process: ProcessId
+    folder: FolderId
     port: int
     cluster_id: str
 
     @property
     def bootstrap_servers(self) -> str:
         return f"{HOST}:{self.port}"
+
+
+_STATE = TypeAdapter(DaemonState)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,21 +101,33 @@ def stop_daemon(folder: Path) -> DaemonState | None:
     state = daemon_state(folder)
     if state is not None:
         _end(state.process)
-    NodeLayout(folder).state_file.unlink(missing_ok=True)
+    with suppress(FileNotFoundError, NotADirectoryError):
+        NodeLayout(folder).state_file.unlink()
     return state
 
 
 def daemon_state(folder: Path) -> DaemonState | None:
-    """The broker of this data directory if it is running; a state file that a dead process left says nothing."""
+    """The broker of this data directory if it is running; a state file that a dead process left says nothing.
+
+    Nor does one that was copied with its folder. Raises EnvironmentFault for one that cannot be read.
+    """
     path = NodeLayout(folder).state_file
     try:
-        fields = loads(path.read_text(encoding="utf-8"))
-        state = DaemonState(ProcessId(**fields.pop("process")), **fields)
+        if path.exists() and not path.is_file():
+            raise _unreadable(path, "not a regular file")
+        state = _STATE.validate_json(path.read_bytes(), strict=True)
+        is_ours = state.folder == FolderId.of(folder)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (JSONDecodeError, TypeError, KeyError, AttributeError) as fault:
-        raise EnvironmentFault(f"{path}: damaged: delete it, and stop the broker by hand if one is running") from fault
-    return state if state.process.is_alive() else None
+    except OSError as fault:
+        raise _unreadable(path, str(fault.strerror)) from fault
+    except ValidationError as fault:
+        raise _unreadable(path, "damaged, or of another version of rollbook") from fault
+    return state if is_ours and state.process.is_alive() else None
+
+
+def _unreadable(path: Path, why: str) -> EnvironmentFault:
+    return EnvironmentFault(f"{visible(path)}: {why}: delete it, and stop the broker by hand if one is running")
 
 
 def _start(layout: NodeLayout, port: int, files: BrokerFiles) -> DaemonState:
@@ -105,17 +136,18 @@ def _start(layout: NodeLayout, port: int, files: BrokerFiles) -> DaemonState:
         process = start_detached(command, output)
         identity, cluster = ProcessId.of(process.pid), cluster_id(layout)
         if identity is not None and cluster is not None:
-            _write(layout, DaemonState(identity, port, cluster))
+            _write(layout, DaemonState(identity, FolderId.of(layout.data_dir), port, cluster))
         return process
 
     try:
-        start_node(layout, port, files, spawn)
+        node = start_node(layout, port, files, spawn)
     except BaseException:
         layout.state_file.unlink(missing_ok=True)
         raise
     state = daemon_state(layout.data_dir)
     if state is None:
-        raise EnvironmentFault(f"the broker ended right after its start: see {layout.log_file}")
+        node.process.kill()  # none may stay of which nobody knows
+        raise EnvironmentFault(f"the broker ended right after its start: see {visible(layout.log_file)}")
     return state
 
 
@@ -146,5 +178,5 @@ def _send(process: ProcessId, number: signal.Signals) -> None:
 def _write(layout: NodeLayout, state: DaemonState) -> None:
     """In one step, so that a reader never meets half a file."""
     draft = layout.state_file.with_suffix(".tmp")
-    draft.write_text(dumps(asdict(state), indent=1), encoding="utf-8")
+    draft.write_bytes(_STATE.dump_json(state, indent=1))
     draft.replace(layout.state_file)

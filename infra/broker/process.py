@@ -23,7 +23,7 @@ class ProcessId:
         """The process that has this pid now; None if there is none, or it is only waiting to be collected."""
         try:
             stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-        except (FileNotFoundError, ProcessLookupError):
+        except OSError:  # gone, perhaps while we looked, or no pid at all
             return None
         # The command's name, in brackets, may itself hold spaces and brackets.
         fields = stat[stat.rindex(")") + 2 :].split()
@@ -70,5 +70,16 @@ def start_detached(command: list[str], output: Path) -> subprocess.Popen[bytes]:
 def _popen(command: list[str], output: Path, *, new_session: bool) -> subprocess.Popen[bytes]:
     with output.open("ab") as sink:
         return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=new_session, close_fds=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            start_new_session=new_session,
+            close_fds=True,
+            env=java_environment(),
         )
+
+
+def java_environment() -> dict[str, str]:
+    """Ours, in a locale of UTF-8: in any other, Java cannot open a path that is not ASCII."""
+    return {**os.environ, "LC_ALL": "C.UTF-8"}

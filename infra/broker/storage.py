@@ -5,9 +5,11 @@ import fcntl
 import subprocess
 import uuid
 
-from rollbook.infra.broker.config import NodeLayout
+from rollbook.infra.broker.config import NodeLayout, unusable_in
 from rollbook.infra.broker.files import BrokerFiles
 from rollbook.infra.broker.jvm import java_command
+from rollbook.infra.broker.process import java_environment
+from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 
 _FORMAT_TIMEOUT_S = 60
@@ -16,6 +18,9 @@ _FORMAT_TIMEOUT_S = 60
 def make_directory(layout: NodeLayout) -> None:
     """Make the data directory if need be; refuse one that holds something else."""
     path = layout.data_dir
+    unusable = unusable_in(path)
+    if unusable is not None:
+        raise BadInput(f"{visible(path)}: Kafka cannot keep data in a path with {unusable!a} in it: choose another")
     try:
         path.mkdir(parents=True, exist_ok=True)
         others = [entry for entry in path.iterdir() if entry != layout.start_lock]
@@ -67,10 +72,22 @@ def ensure_formatted(layout: NodeLayout, files: BrokerFiles) -> str:
     fresh = _new_cluster_id()
     tool = ("kafka.tools.StorageTool", "format", "-t", fresh, "-c", str(layout.server_properties))
     command = java_command(files, *tool)
-    result = subprocess.run(command, capture_output=True, text=True, timeout=_FORMAT_TIMEOUT_S, check=False)
+    result = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=_FORMAT_TIMEOUT_S,
+        check=False,
+        env=java_environment(),
+    )
     if result.returncode != 0:
-        lines = (result.stderr or result.stdout).strip().splitlines()
-        raise EnvironmentFault(f"{layout.log_dir}: formatting failed ({lines[-1] if lines else 'no output'})")
+        lines = (result.stderr or result.stdout).strip().splitlines() or ["no output"]
+        why = next((line for line in lines if "Exception" in line), lines[-1])
+        raise EnvironmentFault(
+            f"{visible(layout.log_dir)}: formatting failed ({visible(why)}): check space and permissions, or choose "
+            "another folder"
+        )
     return fresh
 
 
