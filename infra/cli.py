@@ -5,17 +5,22 @@ Each part has a typer app in a module of its own, and lets its errors out: they 
 
 import os
 import sys
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
 from rollbook.infra.lazy import Mount, MountKind, lazy_group
+from rollbook.infra.output import discard, is_abandoned, open_output
+from rollbook.replay.text import visible
 from rollbook.schemas.errors import RollbookError
 
 EXIT_ENVIRONMENT = 3
 EXIT_DEFECT = 70
 EXIT_INTERRUPTED = 130
+EXIT_ABANDONED = 141
+_LONGEST_MESSAGE = 8_192
 
 _GROUP, _COMMAND = MountKind.GROUP, MountKind.COMMAND
 
@@ -48,7 +53,8 @@ _EPILOG = """
 Example: rollbook broker start, then rollbook topics create, then rollbook processor run.
 
 Exit codes: 0 fine; 1 the answer is no; 2 bad use or bad input; 3 the environment (broker down, port busy); \
-4 replay could not verify all; 5 a processor fenced by a newer one; 70 a defect of rollbook (ROLLBOOK_TRACEBACK=1 shows it); 130 interrupted.
+4 replay could not verify all; 5 a processor fenced by a newer one; \
+70 a defect of rollbook (ROLLBOOK_TRACEBACK=1 shows it); 130 interrupted; 141 nobody reads the output any more.
 
 Environment: ROLLBOOK_BOOTSTRAP_SERVERS (default 127.0.0.1:9092), ROLLBOOK_TOPIC_PREFIX (rollbook.), \
 ROLLBOOK_DATA_DIR, ROLLBOOK_CACHE_DIR.
@@ -83,6 +89,7 @@ def root(
 
 def main() -> None:
     """The console script."""
+    open_output()
     sys.exit(run(sys.argv[1:]))
 
 
@@ -90,13 +97,23 @@ def run(arguments: list[str]) -> int:
     """Run a command line; the exit code. Errors end as one line on stderr."""
     try:
         result = typer.main.get_command(app).main(arguments, prog_name="rollbook", standalone_mode=False)
+        sys.stdout.flush()
+    except SystemExit:  # nothing of ours: rich and typer end so when nobody reads the output any more
+        return _abandoned()
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and is_abandoned():
+            return _abandoned()
         if os.environ.get("ROLLBOOK_TRACEBACK") == "1":
             raise
         return _report(error)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     return result if type(result) is int else 0  # typer returns the code of a typer.Exit
+
+
+def _abandoned() -> int:
+    discard()
+    return EXIT_ABANDONED
 
 
 def _report(error: Exception) -> int:
@@ -114,14 +131,26 @@ def _report(error: Exception) -> int:
         return _fail(f"{error.format_message()} (see `{path} --help`)", 2)
     if isinstance(error, typer.Abort):
         return _fail("aborted", 1)
+    if isinstance(error, OSError):  # a full disk, say; where a path is the user's, its part has told so itself
+        return _fail(_of_the_system(error), EXIT_ENVIRONMENT)
     kind = type(error).__name__
     return _fail(
         f"a defect of rollbook, please report it: {kind}: {error} (ROLLBOOK_TRACEBACK=1 shows where)", EXIT_DEFECT
     )
 
 
+def _of_the_system(error: OSError) -> str:
+    where = error.filename2 or error.filename or "the output"
+    return (
+        f"{os.fsdecode(where) if isinstance(where, bytes) else where}: {error.strerror or error}: check the path, the "
+        "space that is left, and what you may do there (ROLLBOOK_TRACEBACK=1 shows more)"
+    )
+
+
 def _fail(message: str, code: int) -> int:
-    print(f"Error: {' '.join(message.split())}", file=sys.stderr)
+    with suppress(OSError):  # the code says it, too
+        print(f"Error: {visible(' '.join(message.split()), limit=_LONGEST_MESSAGE)}", file=sys.stderr)
+    discard()
     return code
 
 

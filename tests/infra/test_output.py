@@ -1,0 +1,63 @@
+"""What the command writes: any text, in any locale; and an output that takes no more ends it in order."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rollbook.tests.replay.reseal import FIXTURES
+
+BUNDLE = str(FIXTURES / "full-k1")
+COMMANDS = [["--help"], ["--version"], ["topics", "--help"], ["inspect", BUNDLE], ["validate", BUNDLE, "--json"]]
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "rollbook.infra.cli", *arguments]
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+def test_a_reader_who_has_gone_ends_it_quietly(arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(command(*arguments), stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
+def test_a_full_disk_is_one_line(arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command(*arguments), stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("Error: the output: No space left on device: check ")
+
+
+def test_an_error_that_cannot_be_told_has_its_code_all_the_same() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command("topcs"), stderr=full, check=False)
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize("closed", ["1>&-", "2>&-", "1>&- 2>&-"])
+@pytest.mark.parametrize(("arguments", "code"), [(["inspect", BUNDLE], 0), (["topcs"], 2)])
+def test_outputs_that_are_closed_from_the_start(arguments: list[str], code: int, closed: str) -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'"$@" {closed}', "sh", *command(*arguments)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+
+
+def test_ascii_alone_shows_the_rest_escaped() -> None:
+    done = subprocess.run(
+        command("broker", "status", "--data-dir", "/nowhere/é"),
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"not running (data in /nowhere/\\xe9)\n", b"")
