@@ -36,7 +36,9 @@ def decisions(
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(min=1, show_default=f"{SHOWN} in the table, all as JSON", help="Only the last N of them."),
+        typer.Option(
+            min=1, max=1_000_000_000, show_default=f"{SHOWN} in the table, all as JSON", help="Only the last N of them."
+        ),
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on with each as it is committed, until Ctrl-C.")

@@ -1,14 +1,17 @@
 """Commands that are imported only when they are called, so that `rollbook --help` is quick and needs no extra."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+
+from rollbook.schemas.errors import BadInput
 
 _ROOT = Path(__file__).resolve().parents[1]
 
@@ -44,12 +47,39 @@ class Mount:
         group.name = self.name
         for command in (group, *group.commands.values()):
             command.epilog = command.epilog or f"Example: rollbook {self.example}"
+            if command.callback is not None:
+                command.callback = _with_text(command.callback)
         if self.kind is MountKind.GROUP:
             return group
         named: Mapping[str, Any] = group.commands
         command = next(iter(named.values())) if len(named) == 1 else named[self.name]
         command.name = self.name
         return command
+
+
+def _with_text(callback: Callable[..., Any]) -> Callable[..., Any]:
+    """The command, refusing a name that is no text: neither a record nor a page can hold one. A path may be any bytes.
+
+    Python hands over bytes that are not UTF-8 as lone surrogates.
+    """
+
+    @wraps(callback)
+    def checked(**values: Any) -> Any:
+        for name, value in values.items():
+            for text in value if isinstance(value, list | tuple) else (value,):
+                if isinstance(text, str) and not _is_text(text):
+                    raise BadInput(f"{name.replace('_', '-')} {ascii(text)[:100]} is not UTF-8: give it as UTF-8 text")
+        return callback(**values)
+
+    return checked
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 class LazyGroup(TyperGroup):

@@ -1,15 +1,19 @@
 """`rollbook processor run`: the host as a command."""
 
 import logging
+import re
 import signal
 import threading
 from typing import Annotated
 
 import typer
+
 from rollbook.infra.settings import Settings
 from rollbook.infra.topics import check_topics, in_one_line
 from rollbook.processors.host.loop import DEFAULT_SESSION_TIMEOUT_MS, Host
 from rollbook.schemas.errors import BadInput
+
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 
 app = typer.Typer(help="The stream processor that folds the log into decisions.", no_args_is_help=True)
 
@@ -35,6 +39,7 @@ def run(
 
     Example: rollbook processor run --name processor-0
     """
+    _check_name(name)
     logging.basicConfig(
         level=logging.WARNING if quiet else logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
@@ -48,3 +53,12 @@ def run(
     host = Host(settings, name, session_timeout_ms)
     host.run(stop)
     typer.echo(f"stopped; {host.decided} records decided by this process")
+
+
+def _check_name(name: str) -> None:
+    """It becomes the member's and the transactions' id, which end in logs, in ACLs and in the ledger topic."""
+    if not _NAME.fullmatch(name):
+        raise BadInput(
+            f"--name {name[:100]!a} is no name for a processor: use 1 to 100 letters of ASCII, digits, '.', '_' "
+            "and '-', such as processor-0"
+        )

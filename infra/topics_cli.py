@@ -6,6 +6,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from rollbook.infra.looking.show import cell
 from rollbook.infra.settings import DEFAULT_PARTITIONS, Settings
 from rollbook.infra.topics import check_topics, create_topics, describe_topics, in_one_line
 from rollbook.schemas.errors import AnswerNo
@@ -49,14 +50,14 @@ def describe() -> None:
     states = describe_topics(settings)
     problems = check_topics(settings)
     wrong = {(problem.topic, problem.setting) for problem in problems}
-    table = Table("topic", "setting", "value", title=settings.bootstrap_servers)
+    table = Table("topic", "setting", "value", title=cell(settings.bootstrap_servers))
     for state in states:
         facts = [("partitions", str(state.partitions)), ("replication", str(state.replication))]
         facts += [(setting.name, state.value(setting.name)) for setting in state.spec.settings]
         for position, (name, value) in enumerate(facts):
             style = "red" if (state.name, name) in wrong else None
             last = position == len(facts) - 1
-            table.add_row(state.name if position == 0 else "", name, value, style=style, end_section=last)
+            table.add_row(state.name if position == 0 else "", name, cell(value), style=style, end_section=last)
     present = {state.name for state in states}
     for name in dict.fromkeys(problem.topic for problem in problems if problem.topic not in present):
         table.add_row(name, "missing", "", style="red", end_section=True)

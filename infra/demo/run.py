@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from rollbook.infra.broker.config import unusable_in
 from rollbook.infra.demo.cluster import Cluster, demo_cluster, fetch_files, keep_running
 from rollbook.infra.demo.config import DemoConfig
 from rollbook.infra.demo.faults import planned_faults
@@ -25,10 +26,12 @@ from rollbook.replay.engine import replay_cohort
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.replay.materialize.materialize import Wanted, materialize
 from rollbook.replay.result import Verdict
+from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.schemas.records.decision import Decision, FreshnessSnapshot, Outcome
 
 _LOOK_S = 0.1
+_ELSE = "name another one with --out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +77,7 @@ def run_demo(config: DemoConfig, out: Path | None, console: Console, *, keep: bo
     fetch_files()
     began = time.monotonic()
     plan = Plan(run_id=f"demo-{config.seed}-{secrets.token_hex(4)}", config=config)
-    folder = _new_folder(out or Path("rollbook-demo") / plan.run_id)
-    folder.share_plan(plan)
+    folder = _new_folder(out or Path("rollbook-demo") / plan.run_id, plan)
     with Display(console, config) as display, closing(Processes(folder)) as processes:
         # They import torch and warm up while the broker starts.
         processes.start("trainer", python("rollbook.infra.demo.trainer", str(folder.path)))
@@ -95,12 +97,23 @@ def run_demo(config: DemoConfig, out: Path | None, console: Console, *, keep: bo
     return result
 
 
-def _new_folder(path: Path) -> RunFolder:
+def _new_folder(path: Path, plan: Plan) -> RunFolder:
+    """With the plan in it, so that a folder that cannot be used is refused before anything starts."""
     path = path.absolute()
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise BadInput(f"{path} exists and is not an empty folder: name another one with --out")
-    path.mkdir(parents=True, exist_ok=True)
-    return RunFolder(path)
+    unusable = unusable_in(path)
+    if unusable is not None:
+        raise BadInput(
+            f"--out {visible(path)}: the broker cannot keep data below a path with {unusable!a} in it: {_ELSE}"
+        )
+    folder = RunFolder(path)
+    try:
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise BadInput(f"{visible(path)} exists and is not an empty folder: {_ELSE}")
+        path.mkdir(parents=True, exist_ok=True)
+        folder.share_plan(plan)
+    except OSError as fault:
+        raise BadInput(f"--out {visible(path)} cannot be made or written ({fault.strerror}): {_ELSE}") from fault
+    return folder
 
 
 def _worker(folder: RunFolder, index: int) -> list[str]:

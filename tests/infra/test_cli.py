@@ -1,5 +1,6 @@
 """The `rollbook` command: quick help at each level, and every error one line with its exit code."""
 
+import errno
 import subprocess
 import sys
 from importlib.metadata import version
@@ -62,6 +63,10 @@ def test_help_imports_no_part_and_no_kafka_client() -> None:
         (["topics", "create", "--partitions", "0"], "Invalid value for '--partitions'"),
         (["topics", "create", "--colour"], "No such option: --colour"),
         (["broker", "status", "extra"], "unexpected extra argument"),
+        (["decisions", "--run", "r", "--limit", "99999999999999999999"], "Invalid value for '--limit'"),
+        (["processor", "run", "--name", ""], "--name '' is no name for a processor: use 1 to 100 letters"),
+        (["processor", "run", "--name", "a" * 5_000], "is no name for a processor: use 1 to 100 letters"),
+        (["processor", "run", "--name", "p\n\x1b[31m"], r"--name 'p\n\x1b[31m' is no name for a processor"),
     ],
 )
 def test_bad_use_is_one_line_and_code_2(
@@ -69,6 +74,53 @@ def test_bad_use_is_one_line_and_code_2(
 ) -> None:
     assert run(arguments) == 2
     assert expected in one_line(capsys.readouterr().err)
+
+
+# How Python hands over an argument of bytes that are no UTF-8.
+NO_TEXT = "\udcff"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([NO_TEXT], r"No such command '\udcff'"),
+        (["decisions", "--run", NO_TEXT], r"run '\udcff' is not UTF-8"),
+        (["decisions", "--run", "r", "--reason", NO_TEXT], r"reason '\udcff' is not UTF-8"),
+        (["decisions", "--run", "r", "--type", NO_TEXT], r"record-type '\udcff' is not UTF-8"),
+        (["freshness", "--run", NO_TEXT], r"run '\udcff' is not UTF-8"),
+        (["ledger", "--run", "r", "--update", NO_TEXT], r"update '\udcff' is not UTF-8"),
+        (["explain", NO_TEXT, "--run", "r"], r"name '\udcff' is not UTF-8"),
+        (["materialize", "--run", NO_TEXT, "--out", "/nowhere"], r"run '\udcff' is not UTF-8"),
+        (["processor", "run", "--name", NO_TEXT], r"name '\udcff' is not UTF-8"),
+        (["replay", "bundle", "--stage", NO_TEXT], r"stage '\udcff' is not UTF-8"),
+        (["validate", NO_TEXT], r"no bundle at \udcff"),
+        (["demo", "--out", f"/nowhere/{NO_TEXT}"], r"--out /nowhere/\udcff"),
+        (["broker", "start", "--data-dir", f"/nowhere/{NO_TEXT}"], r"/nowhere/\udcff: Kafka cannot keep data"),
+    ],
+)
+def test_bytes_that_are_no_text_are_one_line_and_code_2(
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == 2
+    assert expected in one_line(capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("out", "expected"),
+    [
+        ("/proc/xx", "cannot be made or written (No such file or directory)"),
+        ("/dev/null/xx", "cannot be made or written (Not a directory)"),
+        ("x" * 300, "cannot be made or written (File name too long)"),
+        ("a,b", "the broker cannot keep data below a path with ',' in it"),
+    ],
+)
+def test_a_demo_without_a_usable_folder_is_one_line_and_code_2(
+    out: str, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["demo", "--out", out]) == 2
+    line = one_line(capsys.readouterr().err)
+    assert expected in line
+    assert "name another one with --out" in line
 
 
 def test_a_broker_that_is_down_is_one_line_and_code_3(
@@ -93,6 +145,11 @@ def test_an_empty_variable_is_refused(capsys: pytest.CaptureFixture[str], monkey
         (BadInput("a threshold\nbelow 0"), 2, "Error: a threshold below 0\n"),
         (EnvironmentFault("no port"), 3, "Error: no port\n"),
         (ModuleNotFoundError("No module named 'torch'", name="torch"), 3, "pip install 'rollbook[torch]'"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "/data/x"),
+            3,
+            "/data/x: No space left on device: check the path, the space that is left",
+        ),
         (
             ZeroDivisionError("division by zero"),
             70,
@@ -135,5 +192,9 @@ def test_create_and_describe(
     assert run(["topics", "create"]) == 0
     assert run(["topics", "describe"]) == 0
     assert "LogAppendTime" in capsys.readouterr().out
+    with monkeypatch.context() as hostile:  # what would be markup in a title is data
+        hostile.setenv("ROLLBOOK_BOOTSTRAP_SERVERS", f"{broker},[/x]")
+        assert run(["topics", "describe"]) == 0
+        assert f"{broker},[/x]" in capsys.readouterr().out
     assert run(["topics", "create", "--partitions", "4"]) == 2
     assert "partitions is 3, wanted 4" in one_line(capsys.readouterr().err)
