@@ -1,6 +1,7 @@
 """A claim: the ledger chooses whole groups, in the order asked for, and passes over what does not pass."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from heapq import merge
 
 from rollbook.processors.ledger.groups import Shape
 from rollbook.processors.ledger.judge import Asked, Judged, judge
@@ -15,7 +16,7 @@ def choose(run: Run, asked: Asked, claim: Claim) -> tuple[list[Judged], int]:
     groups = 0
     passed_over = 0
     for found, of_this_kind in _in_order(run, asked, claim.order):
-        if groups == claim.max_groups:
+        if groups == claim.max_groups or len(chosen) == MAX_ITEMS:
             break
         if not _passes(asked, found) or len(chosen) + len(found) > MAX_ITEMS:
             passed_over += of_this_kind
@@ -35,15 +36,15 @@ def _in_order(run: Run, asked: Asked, order: ClaimOrder) -> Iterator[tuple[list[
     for shape in run.trajectories.groups.shapes():
         by_version.setdefault(min(versions[0] for versions in shape), []).append(shape)
     for version in sorted(by_version, reverse=order is ClaimOrder.FRESHEST):
-        waiting: list[tuple[int, str]] = []
+        passing: list[Sequence[tuple[int, str]]] = []
         for shape in by_version[version]:
             named = run.trajectories.groups.claimable_of(shape)
             sample = _judged(run, asked, named[0][1])
             if _passes(asked, sample):
-                waiting += named
+                passing.append(named)
             else:
                 yield sample, len(named)
-        for _, group_id in sorted(waiting):
+        for _, group_id in merge(*passing):  # lazily: a claim of eight groups looks at eight
             yield _judged(run, asked, group_id), 1
 
 

@@ -1,7 +1,8 @@
 """Which groups can be claimed: counts of each group's members, kept true as trajectories come, change and go."""
 
-from collections.abc import Hashable, MutableMapping
-from typing import TypeAlias, TypeVar
+from bisect import bisect_left, insort
+from collections.abc import Hashable, MutableMapping, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 from rollbook.processors.lifecycle import PENDING
 from rollbook.schemas.records.ledger import TrajectoryState, TrajectoryStatus
@@ -18,14 +19,16 @@ once, sorted."""
 class _Group:
     """Counts of one group. Counts and not a scan of its members: some put a whole run into one group."""
 
-    __slots__ = ("expected", "members", "pending", "places", "ready", "versions")
+    __slots__ = ("expected", "members", "offsets", "pending", "places", "ready", "versions")
 
     def __init__(self) -> None:
         self.members: set[str] = set()
         self.places: dict[int, int] = {}
         self.expected: dict[int, int] = {}
         self.pending = 0
-        self.ready: dict[str, int] = {}
+        self.ready: set[str] = set()
+        self.offsets: list[int] = []
+        """Offsets of the ready members, sorted."""
         self.versions: dict[tuple[int, ...], int] = {}
 
     def count(self, member: TrajectoryState, by: int) -> None:
@@ -35,9 +38,11 @@ class _Group:
         if is_ready(member):
             add(self.versions, versions_of(member), by)
             if by > 0:
-                self.ready[member.trajectory_id] = member.generated_offset
+                self.ready.add(member.trajectory_id)
+                insort(self.offsets, member.generated_offset)
             else:
-                del self.ready[member.trajectory_id]
+                self.ready.remove(member.trajectory_id)
+                _remove(self.offsets, member.generated_offset)
 
     @property
     def shape(self) -> Shape | None:
@@ -52,7 +57,8 @@ class Groups:
 
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}
-        self._claimable: dict[Shape, set[str]] = {}
+        self._claimable: dict[Shape, list[tuple[int, str]]] = {}
+        """(first offset, group) by shape, sorted: a claim takes from the front and never looks at the others."""
 
     def change(self, key: str, before: TrajectoryState | None, after: TrajectoryState | None) -> None:
         """A trajectory came, changed or went; a reward that is kept apart takes it to another group."""
@@ -63,26 +69,28 @@ class Groups:
     def _count(self, key: str, member: TrajectoryState, by: int) -> None:
         name = f"{member.group_id}\x1f{member.apart}" if member.apart else member.group_id
         group = self._groups.setdefault(name, _Group())
-        shape = group.shape
+        before = _place(name, group)
         group.count(member, by)
         if by > 0:
             group.members.add(key)
         else:
             group.members.discard(key)
-        self._move(name, shape, group.shape)
+        self._move(before, _place(name, group))
         if not group.members:
             del self._groups[name]
 
-    def _move(self, group_id: str, before: Shape | None, after: Shape | None) -> None:
+    def _move(self, before: "_Place | None", after: "_Place | None") -> None:
         if before == after:
             return
         if before is not None:
-            alike = self._claimable[before]
-            alike.remove(group_id)
+            shape, entry = before
+            alike = self._claimable[shape]
+            _remove(alike, entry)
             if not alike:
-                del self._claimable[before]
+                del self._claimable[shape]
         if after is not None:
-            self._claimable.setdefault(after, set()).add(group_id)
+            shape, entry = after
+            insort(self._claimable.setdefault(shape, []), entry)
 
     def members(self, group_id: str) -> list[str]:
         """Ids of the known members of a group, sorted."""
@@ -98,9 +106,24 @@ class Groups:
         """The shapes of groups that can be claimed, sorted."""
         return sorted(self._claimable)
 
-    def claimable_of(self, shape: Shape) -> list[tuple[int, str]]:
+    def claimable_of(self, shape: Shape) -> Sequence[tuple[int, str]]:
         """(first offset of a member to train on, group) of the groups of this shape that can be claimed, sorted."""
-        return sorted((min(self._groups[name].ready.values()), name) for name in self._claimable[shape])
+        return self._claimable[shape]
+
+
+_Place: TypeAlias = tuple[Shape, tuple[int, str]]
+"""Where a group that can be claimed stands: by shape, then by offset."""
+
+
+def _place(name: str, group: _Group) -> _Place | None:
+    shape = group.shape
+    return None if shape is None else (shape, (group.offsets[0], name))
+
+
+def _remove(ordered: list[Any], value: object) -> None:
+    at = bisect_left(ordered, value)
+    assert ordered[at] == value, "what is removed was put there"
+    del ordered[at]
 
 
 def is_ready(member: TrajectoryState) -> bool:
