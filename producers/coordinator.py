@@ -4,12 +4,12 @@ import time
 from collections.abc import Sequence
 
 from rollbook.infra.settings import Settings, Topic
+from rollbook.processors.fold_version import FOLD_VERSION
 from rollbook.processors.reasons import Reason
 from rollbook.producers.client import Client, Options
 from rollbook.producers.errors import Refused
 from rollbook.producers.identity import now_ms
 from rollbook.producers.reports import Reports
-from rollbook.schemas.codec import make
 from rollbook.schemas.records.common import PolicyRef, Source, SourceKind
 from rollbook.schemas.records.decision import Decision
 from rollbook.schemas.records.policy import (
@@ -30,7 +30,6 @@ from rollbook.schemas.records.run import (
 )
 from rollbook.schemas.records.update import Abort, AbortDisposition, AbortReason
 
-FOLD_VERSION = 1
 _WAITS_FOR = ("ActivationAck", "PolicyCommitted")
 _ACKS = (Reason.MISSING_WORKER_ACK, Reason.WORKER_MISMATCH)
 _PAUSE_S = 0.05
@@ -48,7 +47,7 @@ class Coordinator(Client):
         incarnation: int | None = None,
         options: Options | None = None,
     ) -> None:
-        source = make(Source, kind=SourceKind.COORDINATOR, id=coordinator_id)
+        source = Source(kind=SourceKind.COORDINATOR, id=coordinator_id)
         super().__init__(settings, run_id, source, options, commands=True)
         self._incarnation = now_ms() if incarnation is None else incarnation
         self._reports: dict[str, Reports] = {}
@@ -71,8 +70,7 @@ class Coordinator(Client):
         `limits`: horizon, max_live, max_pending, lease_ms of `RunConfigured`; the partition count is the topic's.
         """
         return self._command(
-            make(
-                RunConfigured,
+            RunConfigured(
                 header=self._header(),
                 config_version=config_version,
                 fold_version=fold_version,
@@ -100,8 +98,7 @@ class Coordinator(Client):
     ) -> Decision:
         """Announce new weights and what they are made of; `committed` where the artifact is already written whole."""
         return self._command(
-            make(
-                PolicyPrepared,
+            PolicyPrepared(
                 header=self._header(),
                 version=version,
                 label=label,
@@ -115,7 +112,7 @@ class Coordinator(Client):
 
     def committed(self, policy: PolicyRef) -> Decision:
         """The artifact of a policy is written whole."""
-        return self._command(make(PolicyCommitted, header=self._header(), policy=policy))
+        return self._command(PolicyCommitted(header=self._header(), policy=policy))
 
     def activate(self, policy: PolicyRef, expected_active_version: int, *, wait_for_acks_s: float = 0.0) -> Decision:
         """Make a policy the active one. With `wait_for_acks_s`, ask again on each report until the workers serve it.
@@ -125,9 +122,7 @@ class Coordinator(Client):
         end = time.monotonic() + wait_for_acks_s
         while True:
             mark = self._decisions.activity(_WAITS_FOR)
-            record = make(
-                Activate, header=self._header(), policy=policy, expected_active_version=expected_active_version
-            )
+            record = Activate(header=self._header(), policy=policy, expected_active_version=expected_active_version)
             try:
                 return self._command(record)
             except Refused as refusal:
@@ -157,8 +152,7 @@ class Coordinator(Client):
     def abort(self, update_id: str, *, text: str, disposition: AbortDisposition = AbortDisposition.RELEASE) -> Decision:
         """An operator ends an update; if it was started, its learner is fenced."""
         return self._command(
-            make(
-                Abort,
+            Abort(
                 header=self._header(SourceKind.OPERATOR),
                 learner=None,
                 update_id=update_id,
