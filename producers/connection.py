@@ -95,6 +95,7 @@ class Connection:
                 if error is not None or offset is None:
                     on_delivered(-1, self._failure(name, partition, error))
                 else:
+                    self._last_fault = ""  # what was the matter is over
                     on_delivered(offset, None)
             except Exception:  # a defect of ours; raised here it would end the thread and strand every other record
                 _LOG.exception("while taking in a delivery report of %s:%d", name, partition)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from rollbook.infra.settings import LIFECYCLE_MAX_BYTES, Topic
 from rollbook.producers.connection import Connection
 from rollbook.producers.delivery import Payload
-from rollbook.producers.errors import DeliveryFailed, QueueFull
+from rollbook.producers.errors import ClientClosed, DeliveryFailed, QueueFull
+from rollbook.producers.lane import Lane, Place
 from rollbook.schemas.codec import encode
 from rollbook.schemas.errors import BadInput, RollbookError
 from rollbook.schemas.partition import partition_of
@@ -45,8 +46,9 @@ class Outbox:
     """Publishes the records of one run without ever blocking its caller.
 
     Trouble does not reach the caller of `publish`: it goes to `on_error` (called from either thread), or else the first
-    one is kept and raised by `flush`. Records of one client keep their order, except that one which waits for its
-    payloads can be overtaken by later ones that have none.
+    one is kept and raised by `flush`. Records of one client keep their order, commands among them: one that waits for
+    its payloads holds back the later ones, until its payloads have arrived or it is lost with them. Only recordings
+    hold nothing back: no other record refers to them, and they are large.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Outbox:
         self._bytes = 0
         self._counters = Counters()
         self._kept_error: RollbookError | None = None
+        self._lane = Lane()
 
     @property
     def counters(self) -> Counters:
@@ -86,9 +89,10 @@ class Outbox:
         except QueueFull as full:
             self.lose(full)
             return
+        place = self._lane.queue(lambda: self._produce(handles, build, encoded_bytes))
         for (key, chunks), handle in zip(waiting, handles, strict=True):
             self._send_chunks(key, chunks, handle)
-        self._after(handles, build, encoded_bytes)
+        self._go_after(handles, place)
 
     def payload(self, payload: PayloadBytes) -> Payload:
         """Queue a payload alone, for a record that follows with `publish_after`. Raises QueueFull."""
@@ -100,7 +104,7 @@ class Outbox:
         return handle
 
     def publish_after(self, payloads: Sequence[Payload], build: Build) -> None:
-        """Queue a record that refers to payloads queued before."""
+        """Queue a record that refers to payloads queued before; it holds no later one back."""
         self._connection.check()
         encoded_bytes = len(encode_checked(build(tuple(handle.ref for handle in payloads))))
         try:
@@ -108,10 +112,11 @@ class Outbox:
         except QueueFull as full:
             self.lose(full)
             return
-        self._after(payloads, build, encoded_bytes)
+        place = self._lane.queue(lambda: self._produce(payloads, build, encoded_bytes), holds=False)
+        self._go_after(payloads, place)
 
     def send(self, value: bytes, on_sent: OnSent) -> None:
-        """Queue an encoded command; `on_sent` hears of its fate. QueueFull or DeliveryFailed: nothing was sent."""
+        """Queue an encoded command; `on_sent` hears of its fate. Raises QueueFull: nothing was sent."""
         self._connection.check()
         self._take(len(value))
 
@@ -119,11 +124,7 @@ class Outbox:
             self._settle(len(value), failure is None)
             on_sent(offset, failure)
 
-        try:
-            self._connection.produce(Topic.LIFECYCLE, self.partition, self._run_id, value, done)
-        except RollbookError:
-            self._settle(len(value), delivered=False)
-            raise
+        self._lane.ready(self._lane.queue(lambda: self._hand_over(value, done)))
 
     def wait_for(self, payloads: Sequence[Payload], deadline_s: float) -> tuple[PayloadRef, ...]:
         """Wait until payloads have arrived. Raises DeliveryFailed when one did not, or not in time."""
@@ -169,8 +170,8 @@ class Outbox:
         except DeliveryFailed as failure:
             done(-1, failure)
 
-    def _after(self, payloads: Sequence[Payload], build: Build, encoded_bytes: int) -> None:
-        """Produce the record when the last payload has settled: from this thread if all have, else from the poll's."""
+    def _go_after(self, payloads: Sequence[Payload], place: Place) -> None:
+        """Let the record go when the last payload has settled: from this thread if all have, else from the poll's."""
         remaining = len(payloads)
         lock = threading.Lock()
 
@@ -180,30 +181,39 @@ class Outbox:
                 remaining -= 1
                 last = remaining == 0
             if last:
-                self._produce(payloads, build, encoded_bytes)
+                self._lane.ready(place)
 
         for payload in payloads:
             payload.when_settled(one_settled)
         if not payloads:
-            self._produce(payloads, build, encoded_bytes)
+            self._lane.ready(place)
 
     def _produce(self, payloads: Sequence[Payload], build: Build, encoded_bytes: int) -> None:
-        failure = next((payload.failure for payload in payloads if payload.failure is not None), None)
-
         def done(_: int, failure: DeliveryFailed | None) -> None:
             self._settle(encoded_bytes, failure is None)
             if failure is not None:
                 self._tell(failure)
 
-        if failure is not None:
-            done(-1, failure)
+        lost = next((payload.failure for payload in payloads if payload.failure is not None), None)
+        if lost is not None:
+            done(-1, lost)
             return
         try:
             value = encode_checked(build(tuple(payload.ref for payload in payloads)))
-            self._connection.produce(Topic.LIFECYCLE, self.partition, self._run_id, value, done)
         except RollbookError as error:
             self._settle(encoded_bytes, delivered=False)
             self._tell(error)
+            return
+        self._hand_over(value, done)
+
+    def _hand_over(self, value: bytes, done: OnSent) -> None:
+        """Give a record to the connection; a failure reaches `done`, like those that the broker reports later."""
+        try:
+            self._connection.produce(Topic.LIFECYCLE, self.partition, self._run_id, value, done)
+        except DeliveryFailed as failure:
+            done(-1, failure)
+        except ClientClosed:
+            done(-1, DeliveryFailed("a record was still waiting when its client was closed: publish it again"))
 
     def _take(self, size: int, events: int = 1) -> None:
         with self._changed:
