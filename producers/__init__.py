@@ -24,6 +24,7 @@ from rollbook.producers.errors import (
     QueueFull,
     Refused,
     StartAnew,
+    UpdateEnded,
     UpdateInDoubt,
 )
 from rollbook.producers.identity import new_id, new_identity
@@ -65,6 +66,7 @@ __all__ = [
     "StepArrays",
     "Trainer",
     "Update",
+    "UpdateEnded",
     "UpdateInDoubt",
     "current_epoch",
     "new_id",

@@ -1,23 +1,22 @@
 """What all clients share: events that never block, commands that wait for their decision, an orderly end."""
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from rollbook.infra.settings import Settings
+from rollbook.producers.command import YES, Command
 from rollbook.producers.connection import CONNECT_TIMEOUT_S, DELIVERY_TIMEOUT_S, Connection
 from rollbook.producers.decisions import DecisionReader
-from rollbook.producers.errors import DecisionTimeout, DeliveryFailed, error_of
+from rollbook.producers.errors import DecisionTimeout, DeliveryFailed, QueueFull, error_of
 from rollbook.producers.identity import new_id, now_ms
-from rollbook.producers.outbox import MAX_BYTES, MAX_EVENTS, Counters, OnError, Outbox, encode_checked
-from rollbook.schemas.codec import make
+from rollbook.producers.outbox import MAX_BYTES, MAX_EVENTS, Counters, OnError, Outbox
 from rollbook.schemas.records.common import Header, Lifecycle, Source, SourceKind
-from rollbook.schemas.records.decision import Decision, Outcome
+from rollbook.schemas.records.decision import Decision
 from rollbook.schemas.records.reward import Discarded, DiscardReason
 
 _LOG = logging.getLogger("rollbook.producers")
-_YES = frozenset({Outcome.ACCEPTED, Outcome.DUPLICATE, Outcome.PENDING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +34,6 @@ class Options:
     delivery_timeout_s: float = DELIVERY_TIMEOUT_S
     decision_timeout_s: float = 30.0
     close_timeout_s: float = 30.0
-
-
-@dataclass(slots=True)
-class _Fate:
-    """What is known of a command on its way to the broker."""
-
-    offset: int | None = field(default=None)
 
 
 class Client:
@@ -91,9 +83,7 @@ class Client:
 
     def discarded(self, trajectory_ids: tuple[str, ...] | list[str], reason: DiscardReason, *, text: str = "") -> None:
         """Publish that trajectories are filtered out, which is neither a failure nor a refusal."""
-        self._publish(
-            make(Discarded, header=self._header(), trajectory_ids=tuple(trajectory_ids), reason=reason, text=text)
-        )
+        self._publish(Discarded(header=self._header(), trajectory_ids=tuple(trajectory_ids), reason=reason, text=text))
 
     def flush(self, deadline_s: float) -> int:
         """Wait until all that was published has arrived; returns how many events are still on their way.
@@ -138,35 +128,44 @@ class Client:
 
     def _header(self, kind: SourceKind | None = None) -> Header:
         source = self._source if kind is None else Source(kind=kind, id=self._source.id)
-        return make(Header, run_id=self._run_id, event_id=new_id(), occurred_at=now_ms(), source=source)
+        return Header(run_id=self._run_id, event_id=new_id(), occurred_at=now_ms(), source=source)
 
     def _publish(self, record: Lifecycle) -> None:
         self._outbox.publish(lambda _: record)
 
-    def _command(self, record: Lifecycle, deadline_s: float | None = None) -> Decision:
-        """Send a command and return its decision, or raise the typed error of a refusal.
+    def _command(self, record: Lifecycle) -> Decision:
+        """Send a command and return its decision, or raise the typed error of a refusal."""
+        return self._ask(Command(record))
 
-        Calling it again with the same record after DecisionTimeout sends the same bytes: the ledger answers with the
-        first decision, whichever of the two arrived.
+    def _ask(self, command: Command) -> Decision:
+        """Send a command, or one more copy of it, and return the decision that counts. Raises Refused.
+
+        After DecisionTimeout or DeliveryFailed it is asked again with the same command: whatever was decided on an
+        earlier copy is taken into account.
         """
-        deadline_s = self._options.decision_timeout_s if deadline_s is None else deadline_s
+        deadline_s = self._options.decision_timeout_s
         reader = self._decisions
-        event_id = record.header.event_id
-        value = encode_checked(record)
-        fate = _Fate()
+        reader.expect(command.event_id)
+        copy = command.next_copy()
 
         def sent(offset: int, failure: DeliveryFailed | None) -> None:
+            if copy != command.copies:
+                return  # news of an earlier copy, while the caller waits for a later one
             if failure is not None:
-                reader.fail(event_id, failure)
+                reader.fail(command.event_id, failure)
             else:
-                fate.offset = offset
+                command.last_offset = offset
+                reader.wake()
 
-        reader.expect(event_id)
-        self._outbox.send(value, sent)
-        decision = reader.wait(event_id, deadline_s)
+        try:
+            self._outbox.send(command.value, sent)
+        except QueueFull:
+            command.copies -= 1
+            raise
+        decision = reader.wait(command.event_id, command.answer, deadline_s)
         if decision is None:
-            raise DecisionTimeout(self._timeout_text(record, fate, deadline_s))
-        if decision.outcome not in _YES:
+            raise DecisionTimeout(self._timeout_text(command, deadline_s))
+        if decision.outcome not in YES:
             raise error_of(decision)
         return decision
 
@@ -175,14 +174,13 @@ class Client:
         assert self._reader is not None, "this client sends no commands"
         return self._reader
 
-    def _timeout_text(self, record: Lifecycle, fate: _Fate, deadline_s: float) -> str:
-        name = type(record).__name__
-        if fate.offset is None:
+    def _timeout_text(self, command: Command, deadline_s: float) -> str:
+        if command.last_offset is None:
             return (
-                f"{name} has not reached {self._settings.bootstrap_servers} within {deadline_s:g} s: see that the "
-                "broker is up, then send the same command again"
+                f"{command.name} has not reached {self._settings.bootstrap_servers} within {deadline_s:g} s: see that "
+                "the broker is up, then send the same command again"
             )
         return (
-            f"{name} at lifecycle:{self._outbox.partition}@{fate.offset} has no decision after {deadline_s:g} s: see "
-            "that `rollbook processor run` is up, then send the same command again (the first answer stands)"
+            f"{command.name} at lifecycle:{self._outbox.partition}@{command.last_offset} has no decision after "
+            f"{deadline_s:g} s: see that `rollbook processor run` is up, then send the same command again"
         )

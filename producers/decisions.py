@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 
@@ -21,11 +21,15 @@ MAX_EXPECTED = 4096
 _POLL_S = 0.1
 
 
+Choose = Callable[[Sequence[Decoded]], Decoded | None]
+"""The answer that counts among those that were read so far; None: none yet."""
+
+
 @dataclass(slots=True)
 class _Expected:
-    """A record whose decision somebody will ask for."""
+    """A record whose decisions somebody will ask for: one for each copy of it that was sent."""
 
-    decision: Decoded | None = None
+    answers: list[Decoded] = field(default_factory=list)
     failure: RollbookError | None = None
 
 
@@ -64,40 +68,51 @@ class DecisionReader:
         self._thread.start()
 
     def expect(self, event_id: str) -> None:
-        """Keep the decision of this event when it comes. The oldest of too many is forgotten."""
+        """Keep the decisions of this event when they come. The oldest of too many is forgotten."""
         self._check()
         with self._changed:
-            self._expected.setdefault(event_id, _Expected())
+            self._expected.setdefault(event_id, _Expected()).failure = None
             while len(self._expected) > MAX_EXPECTED:
                 self._expected.popitem(last=False)
 
     def fail(self, event_id: str, failure: RollbookError) -> None:
-        """No decision will come: whoever waits for it gets the failure."""
+        """The copy just sent will have no decision: whoever waits for it gets the failure."""
         with self._changed:
             if event_id in self._expected:
                 self._expected[event_id].failure = failure
                 self._changed.notify_all()
 
-    def wait(self, event_id: str, deadline_s: float) -> Decision | None:
-        """The decision, which is then forgotten; None when it is not there in time, and it is kept on expecting it.
+    def wake(self) -> None:
+        """Something that the choice of an answer depends on has changed."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait(self, event_id: str, choose: Choose, deadline_s: float) -> Decision | None:
+        """The decision chosen, and its event is then forgotten; None when it is not there in time, and the answers
+        read so far are kept.
 
         Raises the failure that `fail` named, or EnvironmentFault when the topic cannot be read any more.
         """
         self._check()
         with self._changed:
-            self._changed.wait_for(lambda: self._settled(event_id), deadline_s)
+            self._changed.wait_for(lambda: self._settled(event_id, choose), deadline_s)
             entry = self._expected.get(event_id, _Expected())
-            if entry.decision is None and entry.failure is None:
+            chosen = choose(entry.answers)
+            if chosen is None:
+                if entry.failure is not None:
+                    raise entry.failure
                 if self._fault is not None:
                     raise self._fault
                 return None
             del self._expected[event_id]
-        if entry.decision is None:
-            assert entry.failure is not None
-            raise entry.failure
-        decision = validate(entry.decision)
+        decision = validate(chosen)
         assert isinstance(decision, Decision)
         return decision
+
+    def forget(self, event_id: str) -> None:
+        """Nobody will ask for it any more."""
+        with self._changed:
+            self._expected.pop(event_id, None)
 
     def activity(self, record_types: Collection[str]) -> int:
         """How many records of these types were accepted so far: a mark for `wait_for_activity`."""
@@ -132,9 +147,11 @@ class DecisionReader:
         if self._stopping.is_set():
             raise ClientClosed("the client is closed: use it inside its with block")
 
-    def _settled(self, event_id: str) -> bool:
+    def _settled(self, event_id: str, choose: Choose) -> bool:
         entry = self._expected.get(event_id)
-        return self._fault is not None or entry is None or bool(entry.decision or entry.failure)
+        if self._fault is not None or entry is None or entry.failure is not None:
+            return True
+        return choose(entry.answers) is not None
 
     def _assign_end(self, settings: Settings, partition: int, timeout_s: float) -> None:
         place = TopicPartition(self._topic, partition)
@@ -170,8 +187,8 @@ class DecisionReader:
             return
         with self._changed:
             entry = self._expected.get(str(decoded.fields["event_id"]))
-            if entry is not None and entry.decision is None:
-                entry.decision = decoded
+            if entry is not None:
+                entry.answers.append(decoded)
             if decoded.fields["run_id"] == self._run_id and decoded.fields["outcome"] == Outcome.ACCEPTED.value:
                 record_type = str(decoded.fields["record_type"])
                 self._activity.accepted[record_type] = self._activity.accepted.get(record_type, 0) + 1

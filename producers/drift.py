@@ -6,7 +6,7 @@ import numpy.typing as npt
 from rollbook.processors.gates import abs_log_ratio
 from rollbook.producers.arrays import Field, active_reals
 from rollbook.producers.loading import LoadedTrajectory
-from rollbook.schemas.codec import encode, make
+from rollbook.schemas.codec import encode
 from rollbook.schemas.digests import float32_bytes, log_probs_digest
 from rollbook.schemas.records.payload import CurrentLogProbs
 from rollbook.schemas.records.update import AdmitItem
@@ -22,8 +22,7 @@ def admit_item(place: Field, trajectory: LoadedTrajectory, current_log_probs: np
     current = active_reals(place / "current_log_probs", current_log_probs, mask)
     active, total, largest = abs_log_ratio(trajectory.log_probs.tolist(), current.tolist(), mask.tolist())
     with place.built_here():
-        return make(
-            AdmitItem,
+        return AdmitItem(
             trajectory_id=trajectory.trajectory_id,
             active_tokens=active,
             sum_abs_log_ratio=total,
@@ -36,8 +35,7 @@ def admit_item(place: Field, trajectory: LoadedTrajectory, current_log_probs: np
 def current_payload(run_id: str, update_id: str, trajectory_id: str, current_log_probs: npt.ArrayLike) -> bytes:
     """The current log-probs as the `payloads` topic carries them, for the audit."""
     return encode(
-        make(
-            CurrentLogProbs,
+        CurrentLogProbs(
             run_id=run_id,
             update_id=update_id,
             trajectory_id=trajectory_id,

@@ -62,11 +62,24 @@ class StartAnew(AnswerNo):
         super().__init__(f"{problem}: export no checkpoint and no policy, exit, and start the learner anew")
 
 
+class UpdateEnded(Refused):
+    """The update is over, by its lease or by an operator: its rows may be another's by now."""
+
+    def __init__(self, decision: Decision) -> None:
+        super().__init__(decision, "train on nothing of it, and make a new update")
+
+
+_RELOAD = (
+    "the weights in this process are not the learner's any more: export nothing and exit; the process that takes over "
+    "reloads the weights of the learner's last checkpoint"
+)
+
+
 class LearnerFenced(Refused, StartAnew):
     """A newer process holds the learner, or an operator fenced it."""
 
     def __init__(self, decision: Decision) -> None:
-        Refused.__init__(self, decision, "export nothing and exit; a newer process may already have taken over")
+        Refused.__init__(self, decision, _RELOAD)
 
 
 class EpochConflict(Refused, StartAnew):
@@ -77,8 +90,8 @@ class EpochConflict(Refused, StartAnew):
         Refused.__init__(
             self,
             decision,
-            f"the current epoch is {self.current_epoch}: exit, do not retry in this process; whoever may take the "
-            "learner over starts a new one with that expected_epoch",
+            f"the current epoch is {self.current_epoch}, somebody else started the learner: {_RELOAD}, and starts with "
+            "that expected_epoch",
         )
 
 
@@ -102,10 +115,11 @@ def describe(decision: Decision) -> str:
 
 def error_of(decision: Decision) -> Refused:
     """The typed error of a decision that is a no."""
-    by_reason: dict[str, type[LearnerFenced | EpochConflict | UpdateInDoubt | NothingTaken]] = {
+    by_reason: dict[str, type[LearnerFenced | EpochConflict | UpdateInDoubt | UpdateEnded | NothingTaken]] = {
         Reason.LEARNER_FENCED: LearnerFenced,
         Reason.EPOCH_CONFLICT: EpochConflict,
         Reason.UPDATE_IN_DOUBT: UpdateInDoubt,
+        Reason.UPDATE_ENDED: UpdateEnded,
         Reason.NOTHING_TAKEN: NothingTaken,
     }
     kind = by_reason.get(decision.reason)

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
+from rollbook.producers.command import Command
 from rollbook.producers.errors import OutOfOrder, Refused, StartAnew
 from rollbook.producers.loading import LoadedTrajectory
 from rollbook.producers.outbox import Outbox
 from rollbook.schemas.records.common import Header, LearnerRef, Lifecycle
-from rollbook.schemas.records.decision import Decision, ItemDecision
+from rollbook.schemas.records.decision import Decision, ItemDecision, Outcome
 from rollbook.schemas.records.update import Commit, UpdateStarted
 
 FEEDS = (
@@ -46,7 +47,7 @@ class Desk(Protocol):
     def header(self) -> Header:
         """A fresh header."""
 
-    def ask(self, record: Lifecycle) -> Decision:
+    def ask(self, command: Command) -> Decision:
         """Send a command and read its decision. Raises Refused, DecisionTimeout, DeliveryFailed, QueueFull."""
 
     def condemn(self, cause: StartAnew) -> None:
@@ -74,13 +75,24 @@ class Exchange:
     def __init__(self, desk: Desk, update_id: str) -> None:
         self._desk = desk
         self._update_id = update_id
-        self._unread: tuple[Lifecycle, TakeIn] | None = None
+        self._unread: tuple[Command, TakeIn] | None = None
         self._weights_changed = False
+        self._unsure = False
 
     @property
     def unread(self) -> Lifecycle | None:
         """The command whose decision has not been read."""
-        return None if self._unread is None else self._unread[0]
+        return None if self._unread is None else self._unread[0].record
+
+    @property
+    def may_be_started(self) -> bool:
+        """Whether an unread decision may have started or committed the update."""
+        return isinstance(self.unread, UpdateStarted | Commit)
+
+    @property
+    def unsure(self) -> bool:
+        """Whether a command ever went without its answer: the ledger may hold what this process never heard of."""
+        return self._unsure
 
     def weights_changed(self) -> None:
         """From here on any refusal means that weights and ledger disagree."""
@@ -97,21 +109,25 @@ class Exchange:
     def ask(self, record: Lifecycle, take_in: TakeIn) -> Decision:
         """Send a command and take in its decision."""
         self.check_all_read()
-        self._unread = (record, take_in)
+        self._unread = (Command(record), take_in)
         return self.resend()
 
     def resend(self) -> Decision:
-        """Send the unread command's bytes (again) and take in the decision, which is the first one's."""
+        """Send the unread command (again) and take in the decision that counts among those on all its copies."""
         if self._unread is None:
             raise OutOfOrder(f"every decision of update {self._update_id} has been read: nothing is to be sent again")
-        record, take_in = self._unread
+        command, take_in = self._unread
         try:
-            decision = self._desk.ask(record)
+            decision = self._desk.ask(command)
         except Refused as refusal:
             self._unread = None
-            self._judge(record, refusal)
+            self._judge(command.record, refusal)
+            raise
+        except BaseException:
+            self._unsure = True
             raise
         self._unread = None
+        self._check_ours(command, decision)
         take_in(decision)
         return decision
 
@@ -127,7 +143,13 @@ class Exchange:
             self._desk.condemn(cause)
             raise cause from refusal
 
-    @property
-    def may_be_started(self) -> bool:
-        """Whether an unread decision may have started or committed the update."""
-        return isinstance(self.unread, UpdateStarted | Commit)
+    def _check_ours(self, command: Command, decision: Decision) -> None:
+        """A start or commit that repeats one is only ours if we sent it before; else somebody trains on the same."""
+        again = decision.outcome is Outcome.DUPLICATE and command.copies == 1
+        if again and isinstance(command.record, UpdateStarted | Commit):
+            cause = StartAnew(
+                f"{command.name} of update {self._update_id} was sent by another process already: the same handle or "
+                "process image is in use twice"
+            )
+            self._desk.condemn(cause)
+            raise cause

@@ -9,7 +9,6 @@ from types import MappingProxyType
 
 from rollbook.processors.reasons import Reason
 from rollbook.producers.errors import NotTrainable
-from rollbook.schemas.codec import make
 from rollbook.schemas.records.decision import ItemDecision
 from rollbook.schemas.records.ledger import TrajectoryStatus
 from rollbook.schemas.records.update import CommitStep, Disposition, DroppedItem
@@ -92,9 +91,7 @@ class Holdings:
                     f"trajectory {trajectory_id} must not enter step {len(self._steps)} of update {self._update_id}: "
                     f"{obstacle}; train only on update.trainable"
                 )
-        step = make(
-            CommitStep, rollout_id=self._rollout_id, step_id=len(self._steps), trajectory_ids=tuple(trajectory_ids)
-        )
+        step = CommitStep(rollout_id=self._rollout_id, step_id=len(self._steps), trajectory_ids=tuple(trajectory_ids))
         self._steps.append(step)
         return step
 
@@ -107,7 +104,7 @@ class Holdings:
             elif trajectory_id in stepped:
                 problem = "it was trained on already"
             else:
-                item = make(DroppedItem, trajectory_id=trajectory_id, reason=reason, disposition=disposition)
+                item = DroppedItem(trajectory_id=trajectory_id, reason=reason, disposition=disposition)
                 self._dropped[trajectory_id] = item
                 continue
             raise NotTrainable(f"trajectory {trajectory_id} cannot be dropped from {self._update_id}: {problem}")
@@ -118,7 +115,7 @@ class Holdings:
         left = [trajectory_id for trajectory_id in self._held if trajectory_id not in stepped]
         dropped = tuple(
             self._dropped.get(trajectory_id)
-            or make(DroppedItem, trajectory_id=trajectory_id, reason=UNUSED, disposition=Disposition.RELEASE)
+            or DroppedItem(trajectory_id=trajectory_id, reason=UNUSED, disposition=Disposition.RELEASE)
             for trajectory_id in left
         )
         return tuple(self._steps), dropped

@@ -10,7 +10,7 @@ from rollbook.producers.arrays import Field, Number, mask_array, real, reals
 from rollbook.producers.delivery import Payload
 from rollbook.producers.errors import DeliveryFailed
 from rollbook.producers.outbox import Outbox, PayloadBytes
-from rollbook.schemas.codec import encode, make
+from rollbook.schemas.codec import encode
 from rollbook.schemas.digests import digest_of_digests, float32_bytes, mask_bytes
 from rollbook.schemas.errors import BadInput, RollbookError
 from rollbook.schemas.records.common import Header, LearnerRef, PayloadRef, PolicyRef
@@ -138,8 +138,7 @@ class Recorder:
                 RecordingRef(rollout_id=self._rollout_id, step_id=step_id, payload=ref)
                 for (step_id, _), ref in zip(self._recorded, refs, strict=True)
             )
-            return make(
-                RecordingSealed,
+            return RecordingSealed(
                 header=header,
                 learner=self._learner,
                 update_id=self._update_id,
@@ -156,8 +155,7 @@ class Recorder:
 
     def _recording(self, step_id: int, step: StepArrays) -> StepRecording:
         rows = tuple(_row(index, row) for index, row in enumerate(step.rows))
-        return make(
-            StepRecording,
+        return StepRecording(
             run_id=self._header().run_id,
             update_id=self._update_id,
             learner=self._learner,
@@ -186,8 +184,7 @@ def _row(index: int, row: RowArrays) -> RecordedRow:
     place = Field("StepRecording", f"rows.{index}")
     mask = mask_array(place / "loss_mask", row.loss_mask, len(np.asarray(row.loss_mask)))
     with place.built_here():
-        return make(
-            RecordedRow,
+        return RecordedRow(
             trajectory_id=row.trajectory_id,
             segment=row.segment,
             group_id=row.group_id,
@@ -202,7 +199,7 @@ def _row(index: int, row: RowArrays) -> RecordedRow:
 def _arrays(arrays: Mapping[ArrayName, npt.ArrayLike], length: int) -> tuple[RecordedArray, ...]:
     place = Field("StepRecording", "arrays")
     return tuple(
-        make(RecordedArray, name=name, data=float32_bytes(reals(place / name, values, length)))
+        RecordedArray(name=name, data=float32_bytes(reals(place / name, values, length)))
         for name, values in arrays.items()
     )
 
@@ -211,7 +208,7 @@ def _results(results: Mapping[str, Number]) -> tuple[NamedNumber, ...]:
     named = []
     for name, value in results.items():
         with Field("StepRecording", f"results.{name}").built_here():
-            named.append(make(NamedNumber, name=name, value=real(value)))
+            named.append(NamedNumber(name=name, value=real(value)))
     return tuple(named)
 
 
@@ -222,5 +219,5 @@ def _row_terms(terms: Mapping[str, Sequence[Number]], rows: int) -> tuple[RowTer
         if len(values) != rows:
             raise place.violation(f"{len(values)} values for {rows} rows")
         with place.built_here():
-            recorded.append(make(RowTerms, name=name, values=tuple(real(value) for value in values)))
+            recorded.append(RowTerms(name=name, values=tuple(real(value) for value in values)))
     return tuple(recorded)

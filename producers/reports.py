@@ -2,7 +2,6 @@
 
 import threading
 
-from rollbook.schemas.codec import make
 from rollbook.schemas.records.common import Header, PolicyRef
 from rollbook.schemas.records.policy import AckFailure, ActivationAck, EvidenceKind, Probe
 
@@ -29,8 +28,7 @@ class Reports:
     def _report(self, header: Header, **fields: object) -> ActivationAck:
         with self._lock:
             self._sequence += 1
-            return make(
-                ActivationAck,
+            return ActivationAck(
                 header=header,
                 worker_id=self._worker_id,
                 incarnation=self._incarnation,

@@ -10,7 +10,6 @@ from rollbook.infra.settings import Settings
 from rollbook.producers.arrays import Field, Number, active_reals, real
 from rollbook.producers.client import Client, Options
 from rollbook.producers.outbox import PayloadBytes
-from rollbook.schemas.codec import make
 from rollbook.schemas.digests import float32_bytes
 from rollbook.schemas.records.common import PayloadRef, Source, SourceKind
 from rollbook.schemas.records.reward import RewardFailed, RewardFailure, RewardItem, RewardReady
@@ -41,7 +40,7 @@ class RewardService(Client):
         remote: bool = False,
         options: Options | None = None,
     ) -> None:
-        source = make(Source, kind=SourceKind.REWARD_SERVICE, id=service_id)
+        source = Source(kind=SourceKind.REWARD_SERVICE, id=service_id)
         super().__init__(settings, run_id, source, options, commands=False)
         self._rule = rule
         self._remote = remote
@@ -72,8 +71,8 @@ class RewardService(Client):
                 _item(index, reward, None if reward.token_rewards is None else next(left))
                 for index, reward in enumerate(rewards)
             )
-            return make(
-                RewardReady, header=header, items=items, reward=self._rule, remote=self._remote, label_hash=label_hash
+            return RewardReady(
+                header=header, items=items, reward=self._rule, remote=self._remote, label_hash=label_hash
             )
 
         self._outbox.publish(build, payloads)
@@ -81,8 +80,7 @@ class RewardService(Client):
     def failed(self, trajectory_id: str, reason: RewardFailure, *, retriable: bool, text: str = "") -> None:
         """Publish that a reward could not be had: never a reward of 0."""
         self._publish(
-            make(
-                RewardFailed,
+            RewardFailed(
                 header=self._header(),
                 trajectory_id=trajectory_id,
                 reason=reason,
@@ -97,10 +95,9 @@ def _item(index: int, reward: Reward, payload: PayloadRef | None) -> RewardItem:
     components = []
     for number, (name, value) in enumerate(reward.components.items()):
         with (place / f"components.{number}").built_here():
-            components.append(make(NamedNumber, name=name, value=real(value)))
+            components.append(NamedNumber(name=name, value=real(value)))
     with place.built_here():
-        return make(
-            RewardItem,
+        return RewardItem(
             trajectory_id=reward.trajectory_id,
             raw_reward=real(reward.raw_reward),
             components=tuple(components),

@@ -8,7 +8,6 @@ from rollbook.producers.identity import now_ms
 from rollbook.producers.outbox import PayloadBytes
 from rollbook.producers.reports import Reports
 from rollbook.producers.segments import SegmentArrays, prepare
-from rollbook.schemas.codec import make
 from rollbook.schemas.digests import contract_hash
 from rollbook.schemas.records.common import PayloadRef, PolicyRef, Source, SourceKind, TrajectoryIdentity
 from rollbook.schemas.records.policy import AckFailure, EvidenceKind, Probe
@@ -42,7 +41,7 @@ class RolloutWorker(Client):
         keep_payloads: bool = True,
         options: Options | None = None,
     ) -> None:
-        source = make(Source, kind=SourceKind.ROLLOUT_WORKER, id=worker_id)
+        source = Source(kind=SourceKind.ROLLOUT_WORKER, id=worker_id)
         super().__init__(settings, run_id, source, options, commands=False)
         self._worker_id = worker_id
         self._keep_payloads = keep_payloads
@@ -60,8 +59,7 @@ class RolloutWorker(Client):
             tokenizer=tokenizer, template=template, engine=engine, sampling=sampling, deterministic=deterministic
         )
         self._publish(
-            make(
-                GenerationContract,
+            GenerationContract(
                 header=self._header(),
                 contract_hash=digest,
                 tokenizer=tokenizer,
@@ -87,17 +85,16 @@ class RolloutWorker(Client):
     ) -> str:
         """Publish a whole trajectory, payloads first; returns its id. Raises ContractViolation naming the field."""
         rows = [prepare(index, arrays) for index, arrays in enumerate(segments)]
-        record = make(
-            Generated,
+        record = Generated(
             header=self._header(),
             identity=identity,
             purpose=purpose,
             task=task,
             contract_hash=contract_hash,
-            overrides=tuple(make(NamedText, name=name, value=value) for name, value in (overrides or {}).items()),
+            overrides=tuple(NamedText(name=name, value=value) for name, value in (overrides or {}).items()),
             segments=tuple(row.record() for row in rows),
             finish_reason=finish_reason,
-            provenance=make(Provenance, rollout_partition_id=rollout_partition_id, worker_id=self._worker_id),
+            provenance=Provenance(rollout_partition_id=rollout_partition_id, worker_id=self._worker_id),
         )
         key = identity.trajectory_id
         payloads = [PayloadBytes(key, row.payload(self._run_id, key)) for row in rows] if self._keep_payloads else []
@@ -109,7 +106,7 @@ class RolloutWorker(Client):
     ) -> None:
         """Publish that an attempt ended without a trajectory: never a reward of 0."""
         self._publish(
-            make(GenerationFailed, header=self._header(), identity=identity, policy=policy, reason=reason, text=text)
+            GenerationFailed(header=self._header(), identity=identity, policy=policy, reason=reason, text=text)
         )
 
     def acknowledge(self, policy: PolicyRef, evidence: EvidenceKind, *, probe: Probe | None = None) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rollbook.producers.arrays import Field, active_reals, mask_array, token_ids
-from rollbook.schemas.codec import encode, make
+from rollbook.schemas.codec import encode
 from rollbook.schemas.digests import (
     FloatArray,
     IntArray,
@@ -54,8 +54,7 @@ class PreparedSegment:
     def record(self) -> Segment:
         """What `Generated` says of it, but for where its payload will lie. Raises ContractViolation."""
         with Field("Generated", f"segments.{self.index}").built_here():
-            return make(
-                Segment,
+            return Segment(
                 prompt_length=len(self.prompt_ids),
                 response_length=len(self.response_ids),
                 spans=self.spans,
@@ -67,8 +66,7 @@ class PreparedSegment:
     def payload(self, run_id: str, trajectory_id: str) -> bytes:
         """The arrays as the `payloads` topic carries them."""
         return encode(
-            make(
-                SegmentPayload,
+            SegmentPayload(
                 run_id=run_id,
                 trajectory_id=trajectory_id,
                 segment=self.index,

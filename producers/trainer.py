@@ -4,14 +4,14 @@ from collections.abc import Collection, Sequence
 
 from rollbook.infra.settings import Settings
 from rollbook.producers.client import Client, Options
+from rollbook.producers.command import Command
 from rollbook.producers.errors import OutOfOrder, StartAnew
 from rollbook.producers.fetch import Fetcher
 from rollbook.producers.identity import new_id
 from rollbook.producers.loading import LoadedTrajectory, load_trajectories
 from rollbook.producers.outbox import Outbox
 from rollbook.producers.update import Update
-from rollbook.schemas.codec import make
-from rollbook.schemas.records.common import Header, LearnerRef, Lifecycle, Source, SourceKind
+from rollbook.schemas.records.common import Header, LearnerRef, Source, SourceKind
 from rollbook.schemas.records.decision import Decision, ItemDecision
 from rollbook.schemas.records.run import DriftGate
 from rollbook.schemas.records.update import Checkpoint, LearnerStarted
@@ -37,7 +37,7 @@ class Trainer(Client):
         rank: int = 0,
         options: Options | None = None,
     ) -> None:
-        source = make(Source, kind=SourceKind.TRAINER, id=learner_id)
+        source = Source(kind=SourceKind.TRAINER, id=learner_id)
         super().__init__(settings, run_id, source, options, commands=True)
         self._learner_id = learner_id
         self._incarnation = new_id() if incarnation is None else incarnation
@@ -55,15 +55,14 @@ class Trainer(Client):
         `expected_epoch` is the epoch that this process believes to follow; the first is 0. Raises EpochConflict when
         another process was faster: this one exits.
         """
-        record = make(
-            LearnerStarted,
+        record = LearnerStarted(
             header=self._header(),
             learner_id=self._learner_id,
             incarnation=self._incarnation,
             expected_epoch=expected_epoch,
             checkpoint=checkpoint,
         )
-        decision = self.ask(record)
+        decision = self.ask(Command(record))
         assert decision.learner is not None, "a decision on LearnerStarted names the epoch"
         self._learner = decision.learner
         return decision
@@ -103,10 +102,10 @@ class Trainer(Client):
     def header(self) -> Header:
         return self._header()
 
-    def ask(self, record: Lifecycle) -> Decision:
+    def ask(self, command: Command) -> Decision:
         self._check()
         try:
-            return self._command(record)
+            return self._ask(command)
         except StartAnew as cause:
             self.condemn(cause)
             raise

@@ -9,13 +9,12 @@ import numpy.typing as npt
 
 from rollbook.producers.arrays import Field
 from rollbook.producers.drift import admit_item, current_payload
-from rollbook.producers.errors import DecisionTimeout, NothingTaken, OutOfOrder, StartAnew
+from rollbook.producers.errors import DecisionTimeout, NothingTaken, OutOfOrder, StartAnew, UpdateEnded
 from rollbook.producers.exchange import FEEDS, Desk, Exchange
 from rollbook.producers.holdings import Holdings
 from rollbook.producers.loading import LoadedTrajectory
 from rollbook.producers.outbox import PayloadBytes
 from rollbook.producers.recording import Recorder, StepArrays
-from rollbook.schemas.codec import make
 from rollbook.schemas.errors import RollbookError
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.decision import Decision, ItemDecision
@@ -117,7 +116,7 @@ class Update:
         while True:
             mark = self._desk.activity(FEEDS)
             try:
-                return self._reserve(policy, mode, claim=make(Claim, max_groups=max_groups, order=order))
+                return self._reserve(policy, mode, claim=Claim(max_groups=max_groups, order=order))
             except NothingTaken:
                 if not self._desk.wait_for_activity(FEEDS, mark, max(0.0, end - time.monotonic())):
                     raise
@@ -162,8 +161,7 @@ class Update:
             items.append(admit_item(Field("Admit", f"items.{index}"), self._loaded[trajectory_id], current))
         if keep_log_probs:
             items = self._with_payloads(items, current_log_probs)
-        record = make(
-            Admit,
+        record = Admit(
             header=self._desk.header(),
             learner=self._desk.learner,
             update_id=self._update_id,
@@ -176,7 +174,8 @@ class Update:
 
     def start(self) -> Decision:
         """Announce that rows enter the weights from here on; the decision lists what is held. Raises Refused."""
-        record = make(UpdateStarted, header=self._desk.header(), learner=self._desk.learner, update_id=self._update_id)
+        self._check_phase(Phase.OPEN)
+        record = UpdateStarted(header=self._desk.header(), learner=self._desk.learner, update_id=self._update_id)
         return self._exchange.ask(record, self._on_start)
 
     def step(self, trajectory_ids: Collection[str]) -> int:
@@ -184,7 +183,6 @@ class Update:
 
         This is the gate: a row passes that `UpdateStarted` listed and, with the drift gate, an Admit has let through.
         """
-        self._exchange.check_all_read()
         self._check_phase(Phase.STARTED)
         step = self._holdings.step(trajectory_ids)
         self._exchange.weights_changed()
@@ -210,10 +208,10 @@ class Update:
 
         `expected_ranks` are the ranks that will seal recordings; by default this one, if it recorded anything.
         """
+        self._check_phase(Phase.STARTED)
         steps, dropped = self._holdings.settle()
         own_rank = (self._recorder.rank,) if self._recorder.used else ()
-        record = make(
-            Commit,
+        record = Commit(
             header=self._desk.header(),
             learner=self._desk.learner,
             update_id=self._update_id,
@@ -226,8 +224,7 @@ class Update:
     def abort(self, text: str = "", *, disposition: AbortDisposition = AbortDisposition.RELEASE) -> Decision:
         """End the update before it was started. Raises UpdateInDoubt afterwards."""
         self._exchange.forget()  # an abort ends the id, whatever became of a command whose decision is unread
-        record = make(
-            Abort,
+        record = Abort(
             header=self._desk.header(),
             learner=self._desk.learner,
             update_id=self._update_id,
@@ -238,7 +235,7 @@ class Update:
         return self._exchange.ask(record, self._on_abort)
 
     def resend(self) -> Decision:
-        """After DecisionTimeout: send the same bytes again and take in the decision, which is the first one's."""
+        """After DecisionTimeout: send the same bytes again, and take in whichever copy was accepted, if one was."""
         return self._exchange.resend()
 
     def __enter__(self) -> "Update":
@@ -253,8 +250,7 @@ class Update:
             self._give_up(error)
 
     def _reserve(self, policy: PolicyRef, mode: ReserveMode, **what: object) -> Decision:
-        record = make(
-            Reserve,
+        record = Reserve(
             header=self._desk.header(),
             learner=self._desk.learner,
             update_id=self._update_id,
@@ -295,17 +291,18 @@ class Update:
         self._phase = Phase.ABORTED
 
     def _check_phase(self, wanted: Phase) -> None:
+        self._exchange.check_all_read()
         if self._phase is not wanted:
             raise OutOfOrder(f"update {self._update_id} is {self._phase.value}, this needs one that is {wanted.value}")
 
     def _finish(self) -> None:
         try:
-            if self._exchange.unread is not None:
+            if self._exchange.may_be_started:
                 self.resend()
             if self._phase is Phase.STARTED:
                 self._commit_insistently()
-            elif self._phase is Phase.OPEN:
-                self.abort("left without being started")
+            elif self._is_known:
+                self._abort_quietly("left without being started")
         except BaseException as trouble:
             self._give_up(trouble)
             raise
@@ -327,12 +324,22 @@ class Update:
                 raise cause from error
             error.add_note(str(cause))  # Ctrl-C and the like keep their meaning
             return
-        if self._phase is Phase.NEW and self._exchange.unread is None:
-            return  # the ledger has never heard of it
         try:
-            self.abort(f"{type(error).__name__} at the learner")
+            if self._is_known:
+                self._abort_quietly(f"{type(error).__name__} at the learner")
         except RollbookError as trouble:
             error.add_note(f"besides, update {self._update_id} could not be aborted: {trouble}")
+
+    @property
+    def _is_known(self) -> bool:
+        """Whether the ledger may hold rows for an update that is not started."""
+        return self._phase is Phase.OPEN or (self._phase is Phase.NEW and self._exchange.unsure)
+
+    def _abort_quietly(self, text: str) -> None:
+        try:
+            self.abort(text)
+        except UpdateEnded:
+            self._phase = Phase.ABORTED  # its lease was over, or an operator was faster
 
     def _condemn(self, problem: str) -> StartAnew:
         cause = StartAnew(f"update {self._update_id}: {problem}, so that its rows may be in the weights")

@@ -1,27 +1,20 @@
 """The coordinator with the real processor: policies from preparation to activation, and what is refused on the way."""
 
 import threading
-from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from rollbook.infra.settings import Settings
 from rollbook.producers import Refused
-from rollbook.schemas.codec import ContractViolation, make
+from rollbook.schemas.codec import ContractViolation
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.decision import Decision, Outcome
 from rollbook.schemas.records.policy import AckFailure, EvidenceKind
 from rollbook.schemas.records.run import Admission, Artifact, ArtifactKind, DriftGate, InitialPolicy, LagUnit
-from rollbook.tests.producers.world import POLICY, World, processor, world
+from rollbook.tests.producers.world import POLICY, World
 
 NEXT = PolicyRef(version=1, artifact_hash="weights-1")
 ARTIFACT = Artifact(hash=NEXT.artifact_hash, kind=ArtifactKind.FILE)
-
-
-@pytest.fixture
-def run(settings: Settings) -> Iterator[World]:
-    with processor(settings), world(settings) as made:
-        yield made
 
 
 def prepare(run: World, *, committed: bool = True) -> Decision:
@@ -75,9 +68,7 @@ def test_another_refusal_is_not_waited_for(run: World) -> None:
 
 
 def test_engines_without_a_client_are_acknowledged_by_the_coordinator(run: World) -> None:
-    limits = make(
-        Admission, max_lag=1, lag_unit=LagUnit.DEPTH, max_mean_abs_log_ratio=0.2, drift_gate=DriftGate.REQUIRED
-    )
+    limits = Admission(max_lag=1, lag_unit=LagUnit.DEPTH, max_mean_abs_log_ratio=0.2, drift_gate=DriftGate.REQUIRED)
     initial = InitialPolicy(version=0, artifact=Artifact(hash=POLICY.artifact_hash, kind=ArtifactKind.FILE))
     run.coordinator.configure(admission=limits, required_workers=["engine-0"], initial_policy=initial, config_version=2)
     prepare(run)
@@ -105,12 +96,12 @@ def test_an_unknown_update_cannot_be_aborted(run: World) -> None:
         ({"max_lag": True}, "max_lag"),
     ],
 )
-def test_limits_that_make_no_sense_are_refused_by_name(change: dict[str, object], field: str) -> None:
-    limits: dict[str, object] = {
+def test_limits_that_make_no_sense_are_refused_by_name(change: dict[str, Any], field: str) -> None:
+    limits: dict[str, Any] = {
         "max_lag": 1,
         "lag_unit": LagUnit.DEPTH,
         "max_mean_abs_log_ratio": 0.2,
         "drift_gate": DriftGate.REQUIRED,
     }
     with pytest.raises(ContractViolation, match=f"^Admission: field {field}: .*; correct the field"):
-        make(Admission, **{**limits, **change})
+        Admission(**{**limits, **change})

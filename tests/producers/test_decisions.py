@@ -1,29 +1,42 @@
 """Commands and their decisions on the real broker: each can be asked again, and none is guessed."""
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pytest
 
-from rollbook.infra.settings import Settings, Topic
-from rollbook.producers import DecisionTimeout, Options, OutOfOrder, Phase, Refused, StartAnew, Trainer, Update
+from rollbook.infra.settings import Settings
+from rollbook.producers import (
+    DecisionTimeout,
+    NothingTaken,
+    Options,
+    OutOfOrder,
+    Phase,
+    Refused,
+    StartAnew,
+    Trainer,
+    Update,
+)
 from rollbook.schemas.records.decision import Decision, Outcome
-from rollbook.tests.producers.world import PATIENT, POLICY, World, processor, read_topic, world
+from rollbook.tests.producers.world import PATIENT, POLICY, World, processor, world
 
-HASTY = Options(decision_timeout_s=0.5, close_timeout_s=5)
+HASTY = Options(decision_timeout_s=0.3, close_timeout_s=20)
 
 
 def outcomes(run: World, record_type: str) -> list[Outcome]:
-    decisions = [one.record for one in read_topic(run.settings, Topic.DECISIONS)]
-    return [one.outcome for one in decisions if isinstance(one, Decision) and one.record_type == record_type]
+    return [decision.outcome for decision in run.decisions(record_type)]
 
 
 def test_without_a_processor_a_command_says_what_to_do(settings: Settings) -> None:
-    with (
-        Trainer(settings, "run-0", "learner-0", options=HASTY) as trainer,
-        pytest.raises(DecisionTimeout, match=r"LearnerStarted at lifecycle:\d@0 has no decision after 0.5 s"),
-    ):
-        trainer.start()
+    with Trainer(settings, "run-0", "learner-0", options=HASTY) as trainer:
+        said = ""
+        while "has not reached" in said or not said:  # it says so as long as the broker has not acknowledged it
+            with pytest.raises(DecisionTimeout) as timeout:
+                trainer.start()
+            said = str(timeout.value)
+        assert re.search(r"LearnerStarted at lifecycle:\d@\d+ has no decision after 0.3 s: .*processor run", said)
 
 
 def test_a_run_that_is_not_configured_refuses(settings: Settings) -> None:
@@ -51,10 +64,13 @@ class Stage:
         self._processing = processing
 
     def stop(self) -> None:
+        """Stop the processor; until it goes on the trainer waits only shortly."""
         self._processing.close()
+        self.trainer._options = replace(PATIENT, decision_timeout_s=0.5)
 
     def go_on(self) -> None:
         self._processing.enter_context(processor(self.run.settings))
+        self.trainer._options = PATIENT
 
 
 @pytest.fixture
@@ -63,7 +79,7 @@ def stage(settings: Settings) -> Iterator[Stage]:
         processing.enter_context(processor(settings))
         with (
             world(settings) as run,
-            Trainer(settings, run.run_id, "learner-0", options=Options(decision_timeout_s=1.5)) as trainer,
+            Trainer(settings, run.run_id, "learner-0", options=PATIENT) as trainer,
         ):
             trainer.start()
             group = run.group(1)
@@ -98,6 +114,45 @@ def test_a_decision_that_comes_late_is_taken_in_by_asking_again(stage: Stage) ->
     first, *others = outcomes(stage.run, "Reserve")[before:]
     assert first is Outcome.ACCEPTED
     assert set(others) == {Outcome.DUPLICATE}, "the ledger was asked more than once and answered the same"
+
+
+def test_a_second_copy_that_is_accepted_after_the_first_was_refused_is_taken_in(stage: Stage) -> None:
+    before = len(outcomes(stage.run, "Reserve"))
+    with stage.trainer.update(rollout_id=1) as taking:
+        taking.claim(POLICY, max_groups=1)  # so that nothing is left
+        with stage.trainer.update(rollout_id=2) as update:
+            stage.stop()
+            with pytest.raises(DecisionTimeout):
+                update.claim(POLICY, max_groups=1)
+            stage.run.rewards.reward(stage.run.group(1, rewarded=False)[0], 1.0)
+            assert stage.run.worker.flush(20) == stage.run.rewards.flush(20) == 0
+            with pytest.raises(DecisionTimeout):
+                update.resend()
+            stage.go_on()
+            decision = insist(update)
+            assert [item.trajectory_id for item in update.held] == [item.trajectory_id for item in decision.items]
+            assert len(update.held) == 1
+    assert outcomes(stage.run, "Reserve")[before : before + 3] == [
+        Outcome.ACCEPTED,
+        Outcome.REJECTED,
+        Outcome.ACCEPTED,
+    ]
+    assert update.phase is Phase.ABORTED
+
+
+def test_what_was_asked_twice_is_aborted_even_when_all_copies_were_refused(stage: Stage) -> None:
+    aborts = len(outcomes(stage.run, "Abort"))
+    with stage.trainer.update(rollout_id=1) as taking:
+        taking.claim(POLICY, max_groups=1)
+        with stage.trainer.update(rollout_id=2) as update:
+            stage.stop()
+            with pytest.raises(DecisionTimeout):
+                update.claim(POLICY, max_groups=1)
+            stage.go_on()
+            with pytest.raises(NothingTaken):
+                insist(update)
+        assert update.phase is Phase.ABORTED
+        assert outcomes(stage.run, "Abort")[aborts:] == [Outcome.ACCEPTED]
 
 
 def test_a_start_whose_decision_is_unread_may_have_happened(stage: Stage) -> None:

@@ -27,6 +27,7 @@ from rollbook.producers import (
     RewardService,
     RolloutWorker,
     SegmentArrays,
+    Trainer,
     new_identity,
     read_payload,
 )
@@ -36,11 +37,12 @@ from rollbook.schemas.errors import BadInput, EnvironmentFault, RollbookError
 from rollbook.schemas.partition import partition_of
 from rollbook.schemas.payload_io import CHUNK_BYTES
 from rollbook.schemas.records.common import TrajectoryIdentity
+from rollbook.schemas.records.decision import Outcome
 from rollbook.schemas.records.payload import SegmentPayload
-from rollbook.schemas.records.reward import RewardFailed, RewardFailure, RewardReady
+from rollbook.schemas.records.reward import Discarded, DiscardReason, RewardFailed, RewardFailure, RewardReady
 from rollbook.schemas.records.rollout import FinishReason, Generated
 from rollbook.tests.conftest import PARTITIONS
-from rollbook.tests.producers.world import CONTRACT_HASH, POLICY, RULE, TASK, read_topic, row
+from rollbook.tests.producers.world import CONTRACT_HASH, PATIENT, POLICY, RULE, TASK, World, read_topic, row
 
 
 def publish(worker: RolloutWorker, segments: list[SegmentArrays], identity: TrajectoryIdentity | None = None) -> str:
@@ -115,6 +117,17 @@ def test_rewards_and_failures_arrive_in_order(settings: Settings) -> None:
     assert (second.items[0].raw_reward, second.items[0].components[0].value) == (0.5, 0.25)
 
 
+def test_a_record_does_not_overtake_the_one_that_waits_for_its_payload(run: World) -> None:
+    ids = []
+    for _ in range(20):
+        ids += run.group(1, rewarded=False)
+        run.worker.discarded(ids[-1:], DiscardReason.SURPLUS)
+    assert run.worker.flush(20) == 0
+    with Trainer(run.settings, run.run_id, "learner-0", options=PATIENT) as trainer:
+        trainer.start()  # decided after all that lies before it
+    assert [decision.outcome for decision in run.decisions("Discarded")] == [Outcome.ACCEPTED] * 20
+
+
 class Cluster:
     """A broker of the test's own, which it may stop or freeze."""
 
@@ -187,6 +200,22 @@ def test_a_payload_that_is_lost_takes_its_record_with_it(cluster: Cluster) -> No
         assert worker.flush(20) == 0
     assert [type(error) for error in lost] == [DeliveryFailed]
     assert not [seen for seen in read_topic(cluster.settings, Topic.LIFECYCLE) if seen.key == b"lost"]
+
+
+def test_what_waits_behind_a_lost_payload_goes_on(cluster: Cluster) -> None:
+    lost: list[RollbookError] = []
+    options = Options(delivery_timeout_s=1, on_error=lost.append)
+    with RolloutWorker(cluster.settings, "behind", "worker-0", options=options) as worker:
+        with cluster.frozen():
+            publish(worker, [row()])
+            worker.discarded(["another"], DiscardReason.SURPLUS)
+            deadline = time.monotonic() + 20
+            while not lost and time.monotonic() < deadline:
+                time.sleep(0.01)
+        assert worker.flush(20) == 0
+        assert worker.counters == Counters(published=2, delivered=1, lost=1)
+    records = [seen.record for seen in read_topic(cluster.settings, Topic.LIFECYCLE) if seen.key == b"behind"]
+    assert [type(record) for record in records] == [Discarded]
 
 
 def leave_undelivered(cluster: Cluster, failure: Exception | None) -> None:

@@ -1,19 +1,17 @@
 """Recordings of optimizer steps: sealed after the commit, and never in the way of the training."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from rollbook.infra.settings import Settings, Topic
 from rollbook.producers import Options, RowArrays, StepArrays, Trainer, Update, read_payload
 from rollbook.schemas.codec import decode_as
 from rollbook.schemas.digests import digest_of_digests, floats_of
 from rollbook.schemas.errors import RollbookError
-from rollbook.schemas.records.decision import Decision, Outcome
+from rollbook.schemas.records.decision import Outcome
 from rollbook.schemas.records.payload import (
     ArrayName,
     Cohort,
@@ -24,7 +22,7 @@ from rollbook.schemas.records.payload import (
     StepRecording,
 )
 from rollbook.schemas.records.update import Commit, RecordingSealed
-from rollbook.tests.producers.world import POLICY, World, processor, read_topic, world
+from rollbook.tests.producers.world import POLICY, World
 
 CONFIG = GrpoConfig(
     advantage_estimator="grpo",
@@ -60,12 +58,6 @@ def step_of(trajectory_id: str) -> StepArrays:
     )
 
 
-@pytest.fixture
-def run(settings: Settings) -> Iterator[World]:
-    with processor(settings), world(settings) as made:
-        yield made
-
-
 def train(run: World, trainer: Trainer, steps: list[dict[str, Any]]) -> Update:
     """One update that records a step for each change of `step_of`."""
     trainer.start()
@@ -83,7 +75,7 @@ def train(run: World, trainer: Trainer, steps: list[dict[str, Any]]) -> Update:
 def test_recordings_are_sealed_after_the_commit(run: World) -> None:
     with Trainer(run.settings, run.run_id, "learner-0", rank=3) as trainer:
         update = train(run, trainer, [{}, {"epoch": 1}])
-    records = [seen.record for seen in read_topic(run.settings, Topic.LIFECYCLE)]
+    records = run.records()
     (commit,) = [record for record in records if isinstance(record, Commit)]
     (sealed,) = [record for record in records if isinstance(record, RecordingSealed)]
     assert records.index(commit) < records.index(sealed)
@@ -120,7 +112,5 @@ def test_a_recording_that_fails_costs_the_seal_and_not_the_training(
     assert len(errors) == 2
     assert re.match(message, str(errors[0]))
     assert "rank 0 of update" in str(errors[1])
-    decided = [seen.record for seen in read_topic(run.settings, Topic.DECISIONS)]
-    ended = {one.record_type: one.outcome for one in decided if isinstance(one, Decision)}
-    assert ended["Commit"] is Outcome.ACCEPTED
-    assert "RecordingSealed" not in ended
+    assert [one.outcome for one in run.decisions("Commit")] == [Outcome.ACCEPTED]
+    assert run.decisions("RecordingSealed") == []

@@ -97,7 +97,7 @@ NAN_TOKENS = [Reward("t-0", 1.0), Reward("t-1", 1.0, token_rewards=[0.0, NAN])]
         (lambda w, _: generate(w, segments=[GOOD, NAN_ROW]), "Generated", "segments.1.log_probs"),
         (lambda w, _: generate(w, segments=[]), "Generated", "segments"),
         (lambda w, _: generate(w, contract_hash="abc"), "Generated", "contract_hash"),
-        (lambda w, _: generate(w, identity=new_identity("g", 2, 2)), "Generated", "identity.sample_index"),
+        (lambda w, _: generate(w, identity=new_identity("g", 2, 2)), "TrajectoryIdentity", "sample_index"),
         (lambda w, _: generate(w, rollout_partition_id=""), "Provenance", "rollout_partition_id"),
         (lambda w, _: w.generation_failed(new_identity("g", 0, 1), POLICY, "tired"), "GenerationFailed", "reason"),
         (lambda _, r: r.reward("t-0", NAN), "RewardReady", "items.0.raw_reward"),

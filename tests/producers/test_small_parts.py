@@ -6,12 +6,18 @@ import uuid
 import pytest
 
 from rollbook.producers import NotTrainable, new_id
+from rollbook.producers.command import Command
 from rollbook.producers.holdings import Holdings
+from rollbook.producers.lane import Lane, Place
+from rollbook.schemas.codec import Decoded
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.payload_io import PayloadCorrupt, join, split
-from rollbook.schemas.records.common import PayloadRef
-from rollbook.schemas.records.decision import ItemDecision
+from rollbook.schemas.records.common import Header, PayloadRef, Source, SourceKind
+from rollbook.schemas.records.decision import Decision, ItemDecision, Outcome
+from rollbook.schemas.records.reward import Discarded, DiscardReason
 from rollbook.schemas.records.update import Disposition
+
+HEADER = Header(run_id="run-0", event_id="e", occurred_at=0, source=Source(kind=SourceKind.TRAINER, id="l"))
 
 
 def test_ids_are_of_version_7_and_sort_by_time() -> None:
@@ -129,3 +135,84 @@ def test_a_commit_names_exactly_what_is_held() -> None:
     steps, dropped = made.settle()
     assert [(step.step_id, step.trajectory_ids) for step in steps] == [(0, ("a", "c")), (1, ("a",))]
     assert [(drop.trajectory_id, drop.reason) for drop in dropped] == [("b", "length"), ("d", "unused")]
+
+
+def answered(story: str) -> int | None:
+    """c: a copy is sent; @3: it is known to lie at offset 3; y3, n3: offset 3 was accepted, refused. The offset of the
+    answer that counts."""
+    command = Command(Discarded(header=HEADER, trajectory_ids=("t",), reason=DiscardReason.SURPLUS))
+    answers: list[Decoded] = []
+    for word in story.split():
+        if word == "c":
+            command.next_copy()
+        elif word.startswith("@"):
+            command.last_offset = int(word[1:])
+        else:
+            outcome = Outcome.ACCEPTED if word[0] == "y" else Outcome.REJECTED
+            fields = {"outcome": outcome.value, "source": {"offset": int(word[1:])}}
+            answers.append(Decoded(Decision, fields, ""))
+    chosen = command.answer(answers)
+    return None if chosen is None else int(chosen.fields["source"]["offset"])
+
+
+@pytest.mark.parametrize(
+    ("story", "counts"),
+    [
+        ("c", None),
+        ("c n3", 3),  # the acknowledgement may come after the decision
+        ("c y3", 3),
+        ("c @3 c n3", None),
+        ("c @3 c @7 n3", None),
+        ("c @3 c @7 n3 y7", 7),
+        ("c @3 c @7 y3", 3),
+        ("c @3 c @7 n3 n7", 7),
+        ("c @3 c n3 n7", None),  # which copy lies at 7 is not known yet
+        ("c c @7 n7", 7),  # the first was lost
+        ("c @3 c @7 c @9 n3 n7", None),
+        ("c @3 c @7 c @9 n3 y7 n9", 7),
+    ],
+)
+def test_which_answer_counts_when_a_command_was_sent_more_than_once(story: str, counts: int | None) -> None:
+    assert answered(story) == counts
+
+
+def departures(story: str) -> str:
+    """a-z: queue a record that holds back, A-Z: one that does not; +a: it is ready. Which left, in order."""
+    lane, left = Lane(), list[str]()
+    places: dict[str, Place] = {}
+    for word in story.split():
+        if word[0] == "+":
+            lane.ready(places[word[1:]])
+        else:
+            places[word] = lane.queue(lambda name=word: left.append(name), holds=word.islower())  # type: ignore[misc]
+    return " ".join(left)
+
+
+@pytest.mark.parametrize(
+    ("story", "left"),
+    [
+        ("a b +b", ""),
+        ("a b +b +a", "a b"),
+        ("a +a b +b", "a b"),
+        ("a b c +c +a", "a"),
+        ("a b c +c +a +b", "a b c"),
+        ("A b +b", "b"),
+        ("A b +b +A", "b A"),
+        ("a B c +B +c", ""),
+        ("a B c +B +c +a", "a B c"),
+        ("a B c +c +a +B", "a c B"),
+    ],
+)
+def test_records_leave_in_the_order_in_which_they_queued(story: str, left: str) -> None:
+    assert departures(story) == left
+
+
+def test_what_is_queued_while_a_record_leaves_follows_it() -> None:
+    lane, left = Lane(), list[str]()
+
+    def first() -> None:
+        lane.ready(lane.queue(lambda: left.append("second")))
+        left.append("first")
+
+    lane.ready(lane.queue(first))
+    assert left == ["first", "second"]

@@ -1,11 +1,10 @@
 """An update from claim to commit on the real broker with the real processor: what the block does on each way out."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from rollbook.infra.settings import Settings, Topic
 from rollbook.producers import (
     EpochConflict,
     LearnerFenced,
@@ -23,20 +22,7 @@ from rollbook.producers import (
 from rollbook.schemas.records.decision import Decision, Outcome
 from rollbook.schemas.records.run import DriftGate
 from rollbook.schemas.records.update import Commit, Disposition, ReserveItem
-from rollbook.tests.producers.world import PATIENT, POLICY, World, behavior_log_probs, processor, read_topic, world
-
-
-@pytest.fixture
-def run(settings: Settings) -> Iterator[World]:
-    with processor(settings), world(settings) as made:
-        yield made
-
-
-@pytest.fixture
-def trainer(run: World) -> Iterator[Trainer]:
-    with Trainer(run.settings, run.run_id, "learner-0", options=PATIENT) as made:
-        made.start()
-        yield made
+from rollbook.tests.producers.world import PATIENT, POLICY, World, behavior_log_probs
 
 
 def admit_all(update: Update, *, drifted: tuple[str, ...] = ()) -> Decision:
@@ -172,7 +158,7 @@ def test_several_steps_train_on_the_same_rows(run: World, trainer: Trainer) -> N
     with trainer.update(rollout_id=4) as update:
         group = started(run, trainer, update)
         assert [update.step(group), update.step(group[:1])] == [0, 1]
-    (committed,) = [one.record for one in read_topic(run.settings, Topic.LIFECYCLE) if isinstance(one.record, Commit)]
+    (committed,) = [record for record in run.records() if isinstance(record, Commit)]
     assert [(step.rollout_id, step.step_id, list(step.trajectory_ids)) for step in committed.steps] == [
         (4, 0, group),
         (4, 1, group[:1]),

@@ -13,6 +13,7 @@ from rollbook.producers import Coordinator, Options, RewardService, RolloutWorke
 from rollbook.producers.reading import group_less_consumer, watermarks
 from rollbook.schemas.codec import decode
 from rollbook.schemas.records.common import PolicyRef
+from rollbook.schemas.records.decision import Decision
 from rollbook.schemas.records.policy import EvidenceKind
 from rollbook.schemas.records.rollout import FinishReason, TaskSource
 from rollbook.schemas.records.run import (
@@ -83,6 +84,19 @@ class World:
             if rewarded:
                 self.rewards.reward(identity.trajectory_id, float(index))
         return ids
+
+    def seen(self, topic: Topic) -> "list[Seen]":
+        """What a topic holds of this run now: others share it."""
+        return [one for one in read_topic(self.settings, topic) if one.key == self.run_id.encode()]
+
+    def records(self) -> list[Part]:
+        """The run's lifecycle records so far, in the log's order."""
+        return [one.record for one in self.seen(Topic.LIFECYCLE)]
+
+    def decisions(self, record_type: str) -> list[Decision]:
+        """Decisions so far on records of a type."""
+        decided = [one.record for one in self.seen(Topic.DECISIONS)]
+        return [one for one in decided if isinstance(one, Decision) and one.record_type == record_type]
 
 
 @contextmanager
