@@ -93,25 +93,29 @@ def _identity_hash(record: RewardReady) -> str:
     return hashlib.sha256(json.dumps((rule.rule_id, rule.version, rule.hash)).encode()).hexdigest()
 
 
+def rewarding(known: TrajectoryState, fact: PendingFact) -> dict[str, object]:
+    """What a reward, or its failure, changes of a trajectory beside its state."""
+    if fact.record_type == "RewardFailed":
+        return {"failure_content": fact.content}
+    return {
+        "apart": f"{known.apart}{fact.apart}",
+        "reward_content": fact.content,
+        "failure_content": fact.replaced or known.failure_content,
+        "reward_offset": fact.offset,
+    }
+
+
 def _fact(run: Run, fact: PendingFact) -> ItemDecision:
     known = run.trajectories.get(fact.subject_id)
-    if known is not None and known.reward_content == fact.content:
+    ready = fact.record_type == "RewardReady"
+    if known is not None and fact.content == (known.reward_content if ready else known.failure_content):
         return item(fact.subject_id, Reason.DUPLICATE, known)
     found = row(StateOf.TRAJECTORY, fact.record_type, None if known is None else known.status)
     if found.outcome is Outcome.PENDING:
         return _keep(run, fact, known)
     if known is None or found.outcome is not Outcome.ACCEPTED:
         return item(fact.subject_id, found.reason, known)
-    ready = fact.record_type == "RewardReady"
-    after = move(
-        run,
-        known,
-        *found.events,
-        apart=f"{known.apart}{fact.apart}",
-        reward_content=fact.content,
-        reward_offset=fact.offset if ready else None,
-    )
-    return item(fact.subject_id, found.reason, known, after)
+    return item(fact.subject_id, found.reason, known, move(run, known, *found.events, **rewarding(known, fact)))
 
 
 def _keep(run: Run, fact: PendingFact, known: TrajectoryState | None) -> ItemDecision:
@@ -119,10 +123,11 @@ def _keep(run: Run, fact: PendingFact, known: TrajectoryState | None) -> ItemDec
     key = f"trajectory {fact.subject_id}"
     waiting = run.pending.get(key)
     if waiting is not None:
-        if waiting.content == fact.content:
+        if fact.content in (waiting.content, waiting.replaced):
             return item(fact.subject_id, Reason.DUPLICATE, known)
         if not (waiting.record_type == "RewardFailed" and fact.record_type == "RewardReady"):
             return item(fact.subject_id, Reason.CONFLICT, known)
+        fact = fact.model_copy(update={"replaced": waiting.content})
     elif len(run.pending) >= run.config.max_pending:
         return item(fact.subject_id, Reason.PENDING_FULL, known)
     run.pending.put(key, fact)

@@ -2,6 +2,7 @@
 
 from rollbook.processors.ledger.matrix import Row, StateOf, row
 from rollbook.processors.ledger.moves import tainted
+from rollbook.processors.ledger.reward import rewarding
 from rollbook.processors.ledger.store import Run
 from rollbook.processors.ledger.verdict import At, Verdict, item, subject
 from rollbook.processors.lifecycle import NONE, Event, allowed, next_state
@@ -158,15 +159,8 @@ def _apply(arrived: TrajectoryState, fact: PendingFact) -> tuple[TrajectoryState
     waited = row(StateOf.TRAJECTORY, fact.record_type, arrived.status)
     after = arrived
     if waited.outcome is Outcome.ACCEPTED:
-        ready = fact.record_type == "RewardReady"
-        after = arrived.model_copy(
-            update={
-                "status": next_state(arrived.status, waited.events[0]),
-                "apart": f"{arrived.apart}{fact.apart}",
-                "reward_content": fact.content,
-                "reward_offset": fact.offset if ready else None,
-            }
-        )
+        status = next_state(arrived.status, waited.events[0])
+        after = arrived.model_copy(update={"status": status, **rewarding(arrived, fact)})
     return after, (
         Released(
             offset=fact.offset, record_type=fact.record_type, subject_id=fact.subject_id, reason=waited.reason.value

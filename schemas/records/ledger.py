@@ -94,7 +94,8 @@ class TrajectoryState(Part):
     evidence_digest: Text = Field(description="Behavior evidence over all segments; empty when it failed.")
     content: Digest = Field(description="Content digest of the record that made it known.")
     generated_offset: Count = Field(description="Offset of that record.")
-    reward_content: Text = Field(default="", description="Content digest of its reward or of the reward's failure.")
+    reward_content: Text = Field(default="", description="Content digest of its reward.")
+    failure_content: Text = Field(default="", description="Content digest of its RewardFailed.")
     reward_offset: Count | None = Field(default=None, description="Offset of its RewardReady.")
     update_id: Text = Field(default="", description="The update that holds or consumed it.")
     lag: int | None = Field(default=None, description="Lag when it was last judged for that update.")
@@ -112,6 +113,7 @@ class PendingFact(Part):
     offset: Count = Field(description="Offset of its record.")
     artifact_hash: Text = Field(default="", description="Hash that a PolicyCommitted names.")
     apart: Text = Field(default="", description="Hash of an unpinned reward identity.")
+    replaced: Text = Field(default="", description="Content digest of the failure that this reward took the place of.")
 
 
 class Answer(Part):

@@ -63,7 +63,8 @@ def test_a_failed_reward_is_no_reward_and_may_be_followed_by_one() -> None:
     assert says(history.reward_failed("t0", RewardFailure.SERVICE_ERROR)) == "rejected conflict"
     assert says(history.rewarded("t0")) == "accepted ok"
     assert (history.status("t0"), history.revision("t0")) == ("rewarded", 3)
-    assert says(history.reward_failed("t0")) == "rejected illegal_transition"
+    assert says(history.reward_failed("t0")) == "duplicate duplicate"  # the failure that the reward overcame
+    assert says(history.reward_failed("t0", RewardFailure.SERVICE_ERROR)) == "rejected illegal_transition"
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,8 @@ def test_an_early_failure_waits_too_and_gives_way_to_a_reward() -> None:
     assert says(history.reward_failed("t0")) == "duplicate duplicate"
     assert says(history.reward_failed("t1")) == "pending pending"
     assert says(history.rewarded("t0")) == "pending pending"
-    assert says(history.reward_failed("t0")) == "rejected conflict"
+    assert says(history.reward_failed("t0")) == "duplicate duplicate"  # the failure that the reward took the place of
+    assert says(history.reward_failed("t0", RewardFailure.SERVICE_ERROR)) == "rejected conflict"
     for name in ("t0", "t1"):
         history.generated(name)
     assert (history.status("t0"), history.status("t1")) == ("rewarded", "reward_failed")

@@ -44,6 +44,7 @@ class Row:
     shelf: str
     revision: int = 1
     reward: Body = ()
+    failure: Body = ()
     reward_offset: int | None = None
     lag: int | None = None
     ratio: float | None = None
@@ -61,6 +62,7 @@ class Waiting(NamedTuple):
     said: Body
     offset: int
     apart: tuple[Any, ...] = ()
+    replaced: Body = ()
 
 
 class Item(NamedTuple):

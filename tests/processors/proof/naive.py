@@ -235,12 +235,15 @@ def _entered(book: Book, name: str, reason: str, old: Row | None) -> Answer:
 
 
 def _reward(book: Book, name: str, fact: Waiting, became: str) -> None:
-    row = book.rows[name]
+    row = replace(book.rows[name], shelf=became)
+    if fact.kind == "RewardFailed":
+        book.rows[name] = replace(row, failure=fact.said)
+        return
     book.rows[name] = replace(
         row,
-        shelf=became,
         reward=fact.said,
-        reward_offset=fact.offset if fact.kind == "RewardReady" else None,
+        failure=fact.replaced or row.failure,
+        reward_offset=fact.offset,
         apart=row.apart + fact.apart,
     )
 
@@ -272,7 +275,7 @@ def reward_failed(book: Book, record: reward_records.RewardFailed, offset: int) 
 
 def _fact(book: Book, name: str, fact: Waiting) -> Item:
     state, row = book.state(name), book.rows.get(name)
-    if row is not None and row.reward == fact.said:
+    if row is not None and fact.said == (row.reward if fact.kind == "RewardReady" else row.failure):
         return book.item(name, "duplicate")
     if state in (None, "dispatched"):
         return book.item(name, _wait(book, name, fact))
@@ -291,11 +294,11 @@ def _wait(book: Book, name: str, fact: Waiting) -> str:
     waiting = book.early_rewards.get(name)
     if waiting is None and len(book.early_rewards) + len(book.early_commits) >= book.config.max_pending:
         return "pending_full"
-    if waiting is not None and waiting.said == fact.said:
+    if waiting is not None and fact.said in (waiting.said, waiting.replaced):
         return "duplicate"
     if waiting is not None and (waiting.kind, fact.kind) != ("RewardFailed", "RewardReady"):
         return "conflict"
-    book.early_rewards[name] = fact
+    book.early_rewards[name] = fact if waiting is None else fact._replace(replaced=waiting.said)
     return "pending"
 
 
