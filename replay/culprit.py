@@ -15,8 +15,8 @@ from rollbook.replay.stages import STAGES, Output, Unit
 from rollbook.replay.text import visible
 
 _SCALARS_ONLY = (
-    "the bundle records scalars only for this stage, which do not tell the sample: "
-    "record sample_pg_loss, sample_entropy_loss, sample_pg_clipfrac and sample_ppo_kl"
+    "the bundle records scalars only for this stage, which do not tell the sample: record each row's terms "
+    "(row_terms pg_loss, entropy_loss, pg_clipfrac, ppo_kl) and materialize again"
 )
 _ROUNDED = (
     "float32 rounding of its group's mean can explain it, though not excuse it: the trainer's advantages are off by as "

@@ -9,7 +9,7 @@ from rich.text import Text
 from rollbook.replay.bundle.cohort import Inspected, ValidationReport
 from rollbook.replay.bundle.model import Identity
 from rollbook.replay.result import Divergence, Outcome, Point, RankResult, ReplayReport, StageResult, Verdict
-from rollbook.replay.stages import DEFAULT_TOLERANCE, PAYLOAD_UNITS, STAGES
+from rollbook.replay.stages import DEFAULT_TOLERANCE, STAGES, TOKEN_PAYLOADS
 from rollbook.replay.text import plural, visible
 
 _STYLES = {
@@ -59,7 +59,7 @@ def print_inspected(inspected: tuple[Inspected, ...], console: Console) -> None:
         console.print(contracts)
         payloads = _table(None, "payload", "dtype", "shape", "bytes", "sha256")
         for name, payload in sorted(manifest.payloads.items()):
-            used = name if name in PAYLOAD_UNITS else f"{name} (no stage uses it)"
+            used = name if name in TOKEN_PAYLOADS else f"{name} (no stage uses it)"
             shape = str(list(payload.shape))
             payloads.add_row(used, Text(visible(payload.dtype)), Text(shape), f"{payload.bytes:,}", payload.sha256)
         console.print(payloads)

@@ -31,6 +31,9 @@ class Run:
         if output.payload is not None:
             tensor = self.bundle.tensors.get(output.payload)
             return None if tensor is None else self._selected(tensor, output.unit).astype(np.float64)
+        if output.term is not None:
+            values = self.bundle.terms.get(output.term)
+            return None if values is None else self._selected(values, output.unit)
         if output.expected is not None:
             values = np.asarray(output.expected(self.bundle.expected), dtype=np.float64).reshape(-1)
             return self._selected(values, output.unit)

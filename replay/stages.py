@@ -4,7 +4,7 @@ The order of the table is the order of the chain. Reader, engine, reports and do
 new stage, payload or output is a line in it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -34,12 +34,13 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A recorded result and the recomputed one it is compared with. Exactly one of the three sources is set."""
+    """A recorded result and the recomputed one it is compared with. Exactly one of the four sources is set."""
 
     field: str
     unit: Unit
     result: str
     payload: str | None = None
+    term: str | None = None
     expected: Callable[[Expected], tuple[float, ...] | float | None] | None = None
     index: Callable[[Sample], float] | None = None
     optional: bool = False
@@ -183,8 +184,12 @@ def _loss_payloads(_: Config) -> tuple[str, ...]:
     return ("old_log_probs", "log_probs", "entropy", "advantages")
 
 
-def _payload(name: str, unit: Unit, *, result: str | None = None, optional: bool = False) -> Output:
-    return Output(name, unit, result or name, payload=name, optional=optional)
+def _payload(name: str, *, result: str | None = None, optional: bool = False) -> Output:
+    return Output(name, Unit.TOKEN, result or name, payload=name, optional=optional)
+
+
+def _term(name: str) -> Output:
+    return Output(f"sample_{name}", Unit.SAMPLE, f"sample_{name}", term=name, optional=True)
 
 
 def _scalar(name: str) -> Output:
@@ -214,21 +219,17 @@ STAGES: Mapping[StageId, Stage] = {
         ),
         Stage(
             StageId.ADVANTAGE_KL, "v1", Capability.RECOMPUTE, _kl_payloads,
-            (_payload("kl", Unit.TOKEN),),
+            (_payload("kl"),),
             _advantage_kl, _kl_estimator,
         ),
         Stage(
             StageId.ADVANTAGE_ESTIMATE, "v1", Capability.RECOMPUTE, _nothing,
-            (_payload("advantages", Unit.TOKEN),
-             _payload("returns", Unit.TOKEN, result="advantages", optional=True)),
+            (_payload("advantages"), _payload("returns", result="advantages", optional=True)),
             _advantage_estimate, _estimator_of_whole_rows,
         ),
         Stage(
             StageId.LOSS_POLICY, "v1", Capability.RECOMPUTE, _loss_payloads,
-            (_payload("sample_pg_loss", Unit.SAMPLE, optional=True),
-             _payload("sample_entropy_loss", Unit.SAMPLE, optional=True),
-             _payload("sample_pg_clipfrac", Unit.SAMPLE, optional=True),
-             _payload("sample_ppo_kl", Unit.SAMPLE, optional=True),
+            (_term("pg_loss"), _term("entropy_loss"), _term("pg_clipfrac"), _term("ppo_kl"),
              _scalar("loss"), _scalar("pg_loss"), _scalar("entropy_loss"), _scalar("pg_clipfrac"), _scalar("ppo_kl")),
             _loss_policy, _estimator_of_whole_rows, _loss_rounding,
         ),
@@ -242,20 +243,16 @@ STAGES: Mapping[StageId, Stage] = {
 ROLLOUT_LEVEL = frozenset(StageId) - {StageId.LOSS_POLICY, StageId.LOSS_VALUE}
 
 
-def _units() -> Iterator[tuple[str, Unit]]:
-    for name in ("old_log_probs", "log_probs", "ref_log_probs", "entropy"):
-        yield name, Unit.TOKEN
-    for stage in STAGES.values():
-        for output in stage.outputs:
-            if output.payload:
-                yield output.payload, output.unit
-
-
-PAYLOAD_UNITS: Mapping[str, Unit] = dict(_units())
-TOKEN_PAYLOADS = tuple(name for name, unit in PAYLOAD_UNITS.items() if unit is Unit.TOKEN)
+TOKEN_PAYLOADS = (
+    "old_log_probs",
+    "log_probs",
+    "ref_log_probs",
+    "entropy",
+    *(output.payload for stage in STAGES.values() for output in stage.outputs if output.payload),
+)
 EXACT_FIELD_NAMES = frozenset(
     {f"{stage.id}.{output.field}" for stage in STAGES.values() for output in stage.outputs}
     | {output.field for stage in STAGES.values() for output in stage.outputs}
-    | set(PAYLOAD_UNITS)
+    | set(TOKEN_PAYLOADS)
     | set(Sample.model_fields)
 )

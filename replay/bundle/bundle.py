@@ -1,7 +1,7 @@
 """A bundle in memory: what one rank recorded of one optimizer step or rollout."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rollbook.replay.bundle.model import Expected, Index, Manifest
@@ -10,7 +10,8 @@ from rollbook.replay.bundle.tensorfile import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """Read, checked and complete. `tensors` are flat: float32 [tokens] or [samples], samples in index order."""
+    """Read, checked and complete. `tensors` are flat, [tokens], samples in index order; `terms` are float64 [samples],
+    where they were recorded (see terms.py)."""
 
     path: Path
     rank: int
@@ -19,6 +20,7 @@ class Bundle:
     index: Index
     expected: Expected
     tensors: Mapping[str, Tensor]
+    terms: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def bundle_id(self) -> str:

@@ -7,6 +7,7 @@ from math import prod
 
 import numpy as np
 
+from rollbook.replay.bundle.layout import rank_folder
 from rollbook.replay.bundle.model import (
     EXPECTED,
     INDEX,
@@ -22,7 +23,7 @@ from rollbook.replay.bundle.model import (
 )
 from rollbook.replay.bundle.problems import CAPTURE_AGAIN, Problem
 from rollbook.replay.bundle.tensorfile import TORCH_DTYPES, Tensor, torch_dtype
-from rollbook.replay.stages import EXACT_FIELD_NAMES, PAYLOAD_UNITS, ROLLOUT_LEVEL, STAGES, Output, Unit
+from rollbook.replay.stages import EXACT_FIELD_NAMES, ROLLOUT_LEVEL, STAGES, TOKEN_PAYLOADS, Output
 from rollbook.replay.text import visible
 
 _ID_LISTS = (
@@ -64,13 +65,7 @@ def check_tensor(name: str, payload: Payload, tensor: Tensor) -> Iterator[Proble
 
 def payload_shape(name: str, index: Index) -> tuple[int, ...] | None:
     """The shape that a payload of this name has in a bundle of this index; None for a name that no stage knows."""
-    match PAYLOAD_UNITS.get(name):
-        case Unit.TOKEN:
-            return (sum(len(sample.loss_mask) for sample in index.samples),)
-        case Unit.SAMPLE:
-            return (len(index.samples),)
-        case _:
-            return None
+    return (sum(len(sample.loss_mask) for sample in index.samples),) if name in TOKEN_PAYLOADS else None
 
 
 def _identity(manifest: Manifest, index: Index) -> Iterator[Problem]:
@@ -122,12 +117,11 @@ def _payload_table(manifest: Manifest, index: Index) -> Iterator[Problem]:
         if payload.name != name:
             what = f"'{visible(payload.name)}' under the key '{name}'"
             yield Problem(MANIFEST, f"{field}.name", what, "name a payload as its key")
-        if payload.dtype not in TORCH_DTYPES or (name in PAYLOAD_UNITS and payload.dtype != "torch.float32"):
+        if payload.dtype not in TORCH_DTYPES or (name in TOKEN_PAYLOADS and payload.dtype != "torch.float32"):
             yield Problem(MANIFEST, f"{field}.dtype", f"'{visible(payload.dtype)}'", "record it as torch.float32")
         shape = payload_shape(name, index)
         if shape is not None and payload.shape != shape:
-            unit = "response tokens" if PAYLOAD_UNITS[name] is Unit.TOKEN else "samples"
-            what = f"{list(payload.shape)}, but the index has {shape[0]} {unit}"
+            what = f"{list(payload.shape)}, but the index has {shape[0]} response tokens"
             yield Problem(MANIFEST, f"{field}.shape", what, CAPTURE_AGAIN)
         if prod(payload.shape) > payload.bytes:
             what = f"{list(payload.shape)} is more than {payload.bytes} bytes can hold"
@@ -212,6 +206,23 @@ def check_digests(payloads: Mapping[str, str], manifest: Manifest, file: str) ->
     for name in sorted(stated.keys() & payloads.keys()):
         if stated[name] != payloads[name]:
             yield Problem(file, f"payloads.{name}", f"not the checksum in {MANIFEST}", CAPTURE_AGAIN)
+
+
+def check_agreement(indexes: Mapping[int, Index]) -> Iterator[Problem]:
+    """Every contradiction between the ranks of one step."""
+    (lowest, first), *others = sorted(indexes.items(), key=lambda found: found[0])
+    for rank, index in others:
+        file = f"{rank_folder(rank)}/{INDEX}"
+        pairs = (
+            ("bundle_id", first.bundle_id, index.bundle_id),
+            ("identity.actor_step_id", first.identity.actor_step_id, index.identity.actor_step_id),
+            ("identity.rollout_id", first.identity.rollout_id, index.identity.rollout_id),
+            ("identity.rank", first.identity.rank, index.identity.rank),
+            ("config", first.config, index.config),
+        )
+        for field, ours, theirs in pairs:
+            if ours != theirs:
+                yield Problem(file, field, f"not the one of {rank_folder(lowest)}", CAPTURE_AGAIN)
 
 
 def _twice(ids: Iterable[str]) -> list[str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rollbook.replay.bundle.bundle import Bundle, Cohort
+from rollbook.replay.bundle.checks import check_agreement
 from rollbook.replay.bundle.folder import Folder, open_folder
 from rollbook.replay.bundle.layout import (
     MAX_JSON_BYTES,
@@ -15,7 +16,7 @@ from rollbook.replay.bundle.layout import (
     rank_folder,
     rank_folders,
 )
-from rollbook.replay.bundle.model import COMPLETE, INDEX, MANIFEST, CohortComplete, ShardComplete
+from rollbook.replay.bundle.model import COMPLETE, MANIFEST, CohortComplete, ShardComplete
 from rollbook.replay.bundle.problems import CAPTURE_AGAIN, BadBundle, Problem, Refused
 from rollbook.replay.bundle.reader import Loaded, Metadata, Seal, load, read_json_files
 from rollbook.replay.bundle.strictjson import parse
@@ -129,7 +130,7 @@ def _load_ranks(folder: Folder, names: tuple[str, ...]) -> tuple[tuple[Bundle, .
     except Refused as refused:
         problems += refused.problems
     if not problems:
-        problems += _check_agreement(bundles)
+        problems += check_agreement({bundle.rank: bundle.index for bundle in bundles})
     return (() if problems else tuple(bundles)), tuple(problems)
 
 
@@ -164,22 +165,6 @@ def _check_shard(rank: int, stated: ShardComplete, written: ShardComplete, loade
 
 def _same_record(shard: ShardComplete, seal: Seal) -> bool:
     return shard.model_dump(exclude={"relpath"}) == seal.record.model_dump()
-
-
-def _check_agreement(bundles: list[Bundle]) -> Iterator[Problem]:
-    first = bundles[0].index
-    for bundle in bundles[1:]:
-        index, file = bundle.index, f"{rank_folder(bundle.rank)}/{INDEX}"
-        pairs = (
-            ("bundle_id", first.bundle_id, index.bundle_id),
-            ("identity.actor_step_id", first.identity.actor_step_id, index.identity.actor_step_id),
-            ("identity.rollout_id", first.identity.rollout_id, index.identity.rollout_id),
-            ("identity.rank", first.identity.rank, index.identity.rank),
-            ("config", first.config, index.config),
-        )
-        for field, ours, theirs in pairs:
-            if ours != theirs:
-                yield Problem(file, field, f"not the one of {rank_folder(bundles[0].rank)}", CAPTURE_AGAIN)
 
 
 def _check_final(path: Path, seal: Seal) -> Iterator[Problem]:

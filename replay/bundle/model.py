@@ -1,11 +1,8 @@
 """The files of a bundle as typed records: format 1.0.0, strict (no unknown key, no boolean or string as a number).
 
-One extension, which an independent 1.0.0 reader accepts because the manifest's payloads are an open, hashed table:
-format 1.0.0 records the results of loss.policy as scalars only, so a divergence there could never be traced to a
-sample. Payloads `sample_pg_loss`, `sample_entropy_loss`, `sample_pg_clipfrac`, `sample_ppo_kl` (float32 [samples]:
-each sample's masked mean, in index order; their sums are the scalars) are optional outputs of that stage. Whoever has
-them writes them, and replay then names the sample; without them it says that the scalars alone cannot tell.
-`returns` (float32 [tokens]) is likewise compared where it is recorded.
+What we write is that format and nothing else: the payloads are flat token tensors (`returns`, where a trainer recorded
+it, is one more of them). What we know beyond it lies in files of their own, which a reader of 1.0.0 does not open:
+`terms.py` and the provenance that materialize writes.
 """
 
 from enum import StrEnum

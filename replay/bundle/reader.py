@@ -3,7 +3,7 @@
 One pass finds every problem; `read_bundle` refuses with them, `validate` lists them. Steps, each only when the one
 before it holds: 1. COMPLETE and COMPLETE.<rank> exist and agree; 2. the three JSON files are those that COMPLETE
 hashed; 3. they are well-formed and agree with one another; 4. each payload is the file that was hashed, a plain tensor,
-finite, and as long as the index says.
+finite, and as long as the index says; and so are our own terms, where they lie there.
 """
 
 import hashlib
@@ -37,6 +37,7 @@ from rollbook.replay.bundle.model import (
 from rollbook.replay.bundle.problems import CAPTURE_AGAIN, Problem, Refused
 from rollbook.replay.bundle.strictjson import parse
 from rollbook.replay.bundle.tensorfile import Tensor, parse_tensor
+from rollbook.replay.bundle.terms import read_terms
 from rollbook.replay.bundle.torchzip import NotATensorFile
 
 _METADATA: tuple[MetadataFile, ...] = (MANIFEST, INDEX, EXPECTED)
@@ -82,12 +83,20 @@ def load(folder: Folder) -> Loaded:
         problems += check_metadata(metadata.manifest, metadata.index, metadata.expected)
         problems += _check_seal(seal, metadata)
         tensors = _read_payloads(folder, metadata, problems)
+        terms = read_terms(folder, metadata.index, seal.rank)
     except Refused as refused:
         return Loaded(None, seal, (*problems, *refused.problems))
     if problems:
         return Loaded(None, seal, tuple(problems))
     bundle = Bundle(
-        folder.path, seal.rank, seal.expected_ranks, metadata.manifest, metadata.index, metadata.expected, tensors
+        path=folder.path,
+        rank=seal.rank,
+        expected_ranks=seal.expected_ranks,
+        manifest=metadata.manifest,
+        index=metadata.index,
+        expected=metadata.expected,
+        tensors=tensors,
+        terms=terms,
     )
     return Loaded(bundle, seal, ())
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rollbook.replay.bundle.torchzip import Entry, NotATensorFile, read_entries, write_entries
+from rollbook.replay.bundle.torchzip import MAX_STORAGE_BYTES, Entry, NotATensorFile, read_entries, write_entries
 from rollbook.replay.text import visible
 
 Tensor = NDArray[Any]
@@ -83,6 +83,8 @@ def tensor_bytes(tensor: Tensor, name: str) -> bytes:
     kind = _BY_DTYPE.get(plain.dtype)
     if kind is None:
         raise NotATensorFile(f"dtype {plain.dtype} is not one that payloads may have")
+    if plain.nbytes >= MAX_STORAGE_BYTES:
+        raise NotATensorFile("a storage of 4 GiB or more; split the step into several ranks")
     return write_entries(name, _program(kind, plain.shape), plain.tobytes())
 
 
@@ -216,4 +218,6 @@ def _integer(value: int) -> bytes:
         return b"K" + struct.pack("<B", value)
     if value < 1 << 16:
         return b"M" + struct.pack("<H", value)
-    return b"J" + struct.pack("<i", value)
+    if value < 1 << 31:
+        return b"J" + struct.pack("<i", value)
+    return b"\x8a\x05" + struct.pack("<q", value)[:5]

@@ -21,7 +21,7 @@ _UTF8_WITH_DESCRIPTOR = 0x0808
 _UTF8_EMPTY = 0x0800
 _ENCRYPTED = 0x0001
 _MAX_ENTRIES = 16
-_LIMIT_32 = 0xFFFFFFFF
+MAX_STORAGE_BYTES = 0xFFFFFFFF
 _ALIGNMENT = 64
 # What torch's own hash of the fixed entry names of a one-tensor file comes to, as libstdc++ computes it.
 _ENTRY_NAMES_HASH = "15728199511854643026"
@@ -110,8 +110,6 @@ def write_entries(root: str, pickle: bytes, storage: bytes | memoryview) -> byte
     checksums = [zlib.crc32(content) for _, content in contents]
     contents.append((".data/serialization_id", _serialization_id(checksums)))
     checksums.append(zlib.crc32(contents[-1][1]))
-    if len(storage) >= _LIMIT_32:
-        raise NotATensorFile("a storage of 4 GiB or more; split the step into several ranks")
     out: list[bytes | memoryview] = []
     directory: list[bytes] = []
     cursor = 0

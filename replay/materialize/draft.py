@@ -6,6 +6,7 @@ from math import fsum
 import numpy as np
 from pydantic import ValidationError
 
+from rollbook.replay.bundle.drafts import Draft
 from rollbook.replay.bundle.model import (
     INDEX,
     ActorStepId,
@@ -24,7 +25,6 @@ from rollbook.replay.bundle.model import (
 )
 from rollbook.replay.bundle.problems import problems_of
 from rollbook.replay.bundle.tensorfile import Tensor
-from rollbook.replay.bundle.writer import Draft
 from rollbook.replay.materialize.checks import Row
 from rollbook.replay.materialize.evidence import Recording
 from rollbook.replay.materialize.report import CannotWrite, NotWritten
@@ -66,7 +66,7 @@ def _draft_of(bundle_id: str, recording: Recording, rows: list[Row]) -> Draft:
         bundle_id=bundle_id, identity=_identity(recording, rows), samples=_samples(rows), config=_config(recording)
     )
     raw = {member.trajectory_id: member.raw_reward for cohort in step.cohorts for member in cohort.members}
-    tensors = {**_token_tensors(recording, rows), **_sample_tensors(recording)}
+    tensors = _token_tensors(recording, rows)
     return Draft(
         producer=Producer(
             commit=f"{step.kernel.package} {step.kernel.version}",
@@ -81,6 +81,7 @@ def _draft_of(bundle_id: str, recording: Recording, rows: list[Row]) -> Draft:
         ),
         tensors=tensors,
         contracts=tuple(_contracts(index, rows, tensors)),
+        terms=_row_terms(recording),
         rank=step.rank,
         expected_ranks=(step.rank,),
     )
@@ -169,17 +170,19 @@ def _token_tensors(recording: Recording, rows: list[Row]) -> Mapping[str, Tensor
     return tensors
 
 
-def _sample_tensors(recording: Recording) -> Mapping[str, Tensor]:
+def _row_terms(recording: Recording) -> Mapping[str, Tensor]:
     """The results split by row, where the trainer recorded them; padding rows contribute nothing to a sum."""
     step = recording.step
     kept = np.array([not row.padding for row in step.rows], np.bool_)
     results = {result.name: result.value for result in step.results}
-    tensors = {}
+    found = {}
     for terms in step.row_terms:
         if terms.name not in _TERMS:
             continue
         values = np.asarray(terms.values, np.float64)
         place = f"{recording.place}: row_terms {terms.name}"
+        if terms.name in found:
+            raise CannotWrite(NotWritten.DISAGREEMENT, f"{place} are there twice")
         if len(values) != len(step.rows):
             raise CannotWrite(NotWritten.DISAGREEMENT, f"{place} has {len(values)} values for {len(step.rows)} rows")
         total = fsum(values)
@@ -188,8 +191,10 @@ def _sample_tensors(recording: Recording) -> Mapping[str, Tensor]:
             raise CannotWrite(
                 NotWritten.DISAGREEMENT, f"{place} add up to {total!r}, results have {results[terms.name]!r}"
             )
-        tensors[f"sample_{terms.name}"] = values[kept].astype(np.float32)
-    return tensors
+        if values[~kept].any():
+            raise CannotWrite(NotWritten.DISAGREEMENT, f"{place} has a value other than 0 for a row that is padding")
+        found[terms.name] = values[kept]
+    return found
 
 
 def _loss(recording: Recording) -> PolicyLoss:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rollbook.infra.settings import Settings, Topic
+from rollbook.replay.bundle.drafts import Draft
 from rollbook.replay.bundle.layout import leftover_name
 from rollbook.replay.bundle.model import ActorStepId
 from rollbook.replay.bundle.problems import BadBundle
-from rollbook.replay.bundle.writer import Draft, write_bundle
+from rollbook.replay.bundle.writer import write_bundle
 from rollbook.replay.history.decisions import DecisionLog
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import LogSource

@@ -14,11 +14,13 @@ import numpy as np
 import pytest
 import torch
 
+from rollbook.replay.bundle import drafts
 from rollbook.replay.bundle.cohort import read_bundle, validate
+from rollbook.replay.bundle.drafts import Draft, check_draft, recomputable
 from rollbook.replay.bundle.layout import is_leftover
 from rollbook.replay.bundle.model import Expected, PolicyLoss, StageId
 from rollbook.replay.bundle.tensorfile import Tensor
-from rollbook.replay.bundle.writer import Draft, recomputable, write_bundle
+from rollbook.replay.bundle.writer import write_bundle
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.tests.replay.reseal import FIXTURES
 
@@ -145,7 +147,8 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from rollbook.replay.bundle.cohort import read_bundle
-from rollbook.replay.bundle.writer import Draft, write_bundle
+from rollbook.replay.bundle.drafts import Draft
+from rollbook.replay.bundle.writer import write_bundle
 source, target, syncs = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 def die(fd, left=[syncs]):
     left[0] -= 1
@@ -181,3 +184,20 @@ def test_what_lies_beside_the_format_is_left_alone(tmp_path: Path) -> None:
     written = write_bundle(tmp_path / "bundle", draft_of("full-k1"))
     (written / "provenance.json").write_text("{}")
     assert validate(written).valid
+
+
+def test_a_draft_is_checked_without_being_written() -> None:
+    draft = draft_of("full-k1")
+    assert check_draft(draft) == ()
+    bad = replace(draft, tensors={**draft.tensors, "kl": draft.tensors["kl"][1:], "new": np.zeros(2, np.complex64)})
+    assert [str(problem) for problem in check_draft(bad)] == [
+        "payloads/new.pt: dtype complex64 is not one that payloads may have; record flat float32 tensors"
+    ]
+    del bad.tensors["new"]  # type: ignore[attr-defined]
+    assert "payloads.kl.shape: [28], but the index has 29 response tokens" in str(check_draft(bad)[0])
+
+
+def test_what_a_reader_would_find_too_long_is_never_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drafts, "MAX_JSON_BYTES", 1000)
+    problems = [str(problem) for problem in check_draft(draft_of("full-k1"))]
+    assert any(problem.startswith("index.json: ") and "more than the 1,000 that" in problem for problem in problems)
