@@ -7,31 +7,59 @@ Survivors are listed; those in `EXPLAINED` change nothing that anybody can see, 
 fail."""
 
 import argparse
+import importlib
+import inspect
 import os
 import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import hypothesis  # noqa: F401  loaded once, before the forks
 import pytest
 
-from rollbook.tests.processors import walk  # noqa: F401
-from rollbook.tests.processors.proof import exhaustive, world  # noqa: F401
+from rollbook.tests.processors.proof import exhaustive, situations, test_table, walks
+from rollbook.tests.processors.proof.compare import ProvenLog
 from rollbook.tests.processors.proof.explained import EXPLAINED
 from rollbook.tests.processors.proof.mutations import Mutant, mutants
 
 HERE = Path(__file__).parent
 STAGES: tuple[tuple[str, ...], ...] = (
-    ("proof/test_table.py", "test_lifecycle.py"),
-    ("proof/test_found.py", "proof/test_counterexamples.py", "test_rules.py"),
+    ("proof/test_table.py", "proof/test_recorded.py", "test_lifecycle.py", "test_rules.py"),
     tuple(sorted(path.name for path in HERE.parent.glob("test_fold_*.py"))),
     ("proof/test_exhaustive.py", "proof/test_walks.py", "proof/test_trainers.py"),
 )
-"""The quickest first: most mutants die in a second."""
-TIMEOUT_S = 300
+"""What a mutant must pass that survives the calls below."""
+TIMEOUT_S = 600
+
+
+def plain_tests() -> list[Callable[[], None]]:
+    """Tests that need nothing, to be called without a test runner: most mutants die of them within a second."""
+    found: list[Callable[[], None]] = []
+    names = [f"proof.{name}" for name in ("test_counterexamples", "test_found")]
+    names += sorted(path.stem for path in HERE.parent.glob("test_fold_*.py"))
+    for name in names:
+        module = importlib.import_module(f"rollbook.tests.processors.{name}")
+        tests = [getattr(module, attribute) for attribute in vars(module) if attribute.startswith("test_")]
+        found += [test for test in tests if inspect.isfunction(test) and not inspect.signature(test).parameters]
+    return found
+
+
+PLAIN = plain_tests()
+
+
+def _called() -> None:
+    """Raises for most mutants."""
+    for case in situations.CASES:
+        test_table.test_what_a_record_does_to_a_state(*case)
+    for test in PLAIN:
+        test()
+    for start in exhaustive.STARTS:
+        exhaustive.Search(start, lean=True).go(3)
+    for seed in range(20):
+        walks.run(ProvenLog(), walks.deep(seed))
 
 
 def _child(mutant: Mutant | None, deselected: Iterable[str]) -> int:
@@ -42,6 +70,7 @@ def _child(mutant: Mutant | None, deselected: Iterable[str]) -> int:
     signal.alarm(TIMEOUT_S)
     if mutant is not None:
         mutant.apply()
+    _called()
     skips = [f"--deselect={name}" for name in deselected]
     for stage in STAGES:
         files = [str(HERE.parent / name) for name in stage]

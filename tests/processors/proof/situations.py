@@ -10,14 +10,15 @@ from rollbook.schemas.records.ledger import UpdateStatus as U
 from rollbook.schemas.records.reward import RewardFailure
 from rollbook.schemas.records.run import DriftGate
 from rollbook.tests.processors.history import History
+from rollbook.tests.processors.proof.compare import ProvenLog
 
 Put = Callable[[History], object]
 Send = Callable[[History], Decision]
 
 
 def opened() -> History:
-    """A run with a learner, other rows to fill updates with, and leases."""
-    history = History().opened(horizon=1, max_lag=0, gate=DriftGate.OFF, lease_ms=1000)
+    """A run with a learner, other rows to fill updates with, and leases; the naive model looks on."""
+    history = History(log=ProvenLog()).opened(horizon=1, max_lag=0, gate=DriftGate.OFF, lease_ms=1000)
     history.ready("filler", "more", "held")
     history.learner()
     return history
