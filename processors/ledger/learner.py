@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from rollbook.processors.ledger.matrix import StateOf, row
 from rollbook.processors.ledger.moves import give_back, orphan_policies, quarantine_tainted, tainted
 from rollbook.processors.ledger.store import Run, behavior_version, is_open
-from rollbook.processors.ledger.verdict import At, UpdateRecord, Verdict, mass_change, of_update, subject
+from rollbook.processors.ledger.verdict import (
+    UPDATES_ROLLED_BACK,
+    At,
+    UpdateRecord,
+    Verdict,
+    mass_change,
+    of_update,
+    subject,
+)
 from rollbook.processors.lifecycle import Event
 from rollbook.processors.reasons import Reason
 from rollbook.schemas.records.decision import Outcome
@@ -71,7 +79,7 @@ def _start_anew(run: Run, record: LearnerStarted, contained: int) -> Verdict:
     changes = (
         *mass_change("updates aborted", (update.update_id for update in opened)),
         *mass_change("trajectories released", released),
-        *mass_change("updates rolled back", (update.update_id for update in undone)),
+        *mass_change(UPDATES_ROLLED_BACK, (update.update_id for update in undone)),
         *mass_change("trajectories rolled back", rolled_back),
         *mass_change("trajectories rolled back, but forgotten", forgotten),
         *mass_change("checkpoints orphaned", checkpoints),

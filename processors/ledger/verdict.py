@@ -16,6 +16,10 @@ UpdateRecord = Reserve | Admit | UpdateStarted | Commit | Abort | Renew | Record
 FIRST_IDS = 100
 """How many ids a mass change names; `digest` vouches for the others."""
 
+UPDATES_ROLLED_BACK = "updates rolled back"
+"""The predicate of the updates that a LearnerStarted undid: always the end of its learner's standing commits in commit
+order. Whoever makes bundles of updates looks for it."""
+
 
 @dataclass(frozen=True, slots=True)
 class At:

@@ -12,12 +12,24 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from rollbook.replay.bundle.drafts import Draft, File, RankFiles, check_ranks, files_of, json_file
+from rollbook.replay.bundle.drafts import (
+    Draft,
+    File,
+    RankFiles,
+    check_cohort,
+    check_draft,
+    check_ranks,
+    files_of,
+    json_file,
+    recomputable,
+)
 from rollbook.replay.bundle.layout import PAYLOADS, leftover_name, rank_complete, rank_folder
 from rollbook.replay.bundle.model import COMPLETE, CohortComplete, ShardComplete
 from rollbook.replay.bundle.problems import BadBundle, Problem, Refused
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput, EnvironmentFault
+
+__all__ = ["Draft", "check_cohort", "check_draft", "recomputable", "write_bundle", "write_cohort"]
 
 
 def write_bundle(path: Path, draft: Draft) -> Path:

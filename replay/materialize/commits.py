@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 
 from rollbook.replay.history.decisions import DecisionLog
 from rollbook.replay.history.source import Bounds
+from rollbook.replay.materialize.rollbacks import Commits, Undone
 from rollbook.schemas.records.decision import Decision, Outcome
-
-_ROLLED_BACK = "updates rolled back"
-"""The predicate under which a LearnerStarted's decision names the updates that it undid."""
 
 Watch = Callable[[str, int, int], None]
 """Told what is being done, how much of it is done, and how much there is."""
@@ -25,6 +23,7 @@ class CommittedUpdate:
     commit: int
     seals: list[int] = field(default_factory=list)
     rolled_back_by: str = ""
+    perhaps_rolled_back_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +39,7 @@ def find_committed(
 ) -> Found:
     """The updates committed at lifecycle offsets `within`, only of this run and update where given."""
     found: dict[tuple[str, str], CommittedUpdate] = {}
+    commits = Commits(lambda: (earlier.decision for earlier in decisions.before(start)))
     start = decisions.locate(within.first)
     decided_to = within.first
     for count, decided in enumerate(decisions.read(start)):
@@ -49,7 +49,12 @@ def find_committed(
         decided_to = max(decided_to, decision.source.offset + 1)
         if decision.outcome is not Outcome.ACCEPTED or run_id not in (None, decision.run_id):
             continue
-        _note(found, decided.stored.offset, decided.stored.place, decision, within, update_id)
+        if decision.record_type == "Commit":
+            commits.committed(decision)
+        if decision.record_type == "LearnerStarted":
+            _undo(found, decision, commits.started(decision), decided.stored.place)
+        else:
+            _note(found, decided.stored.offset, decision, within, update_id)
     undecided = Bounds(decided_to, within.end) if decided_to < within.end else None
     return Found(tuple(found.values()), undecided)
 
@@ -57,7 +62,6 @@ def find_committed(
 def _note(
     found: dict[tuple[str, str], CommittedUpdate],
     offset: int,
-    place: str,
     decision: Decision,
     within: Bounds,
     update_id: str | None,
@@ -68,18 +72,14 @@ def _note(
         found[key] = CommittedUpdate(*key, learner, offset)
     elif decision.record_type == "RecordingSealed" and key in found:
         found[key].seals.append(offset)
-    elif decision.record_type == "LearnerStarted":
-        for update in found.values():
-            if update.run_id == decision.run_id and not update.rolled_back_by and _undoes(decision, update):
-                update.rolled_back_by = place
 
 
-def _undoes(decision: Decision, update: CommittedUpdate) -> bool:
-    """A decision names the first hundred only; a start that undid more than these undid all of its learner's."""
-    for change in decision.mass_changes:
-        if change.predicate == _ROLLED_BACK:
-            if update.update_id in change.first_ids:
-                return True
-            unnamed = change.count > len(change.first_ids)
-            return unnamed and decision.learner is not None and decision.learner.learner_id == update.learner_id
-    return False
+def _undo(found: dict[tuple[str, str], CommittedUpdate], decision: Decision, undone: Undone, place: str) -> None:
+    learner_id = decision.learner.learner_id if decision.learner is not None else ""
+    for update in found.values():
+        if update.run_id != decision.run_id or update.rolled_back_by:
+            continue
+        if undone.doubt and update.learner_id == learner_id:
+            update.perhaps_rolled_back_by = place
+        elif not undone.doubt and update.update_id in undone.ids:
+            update.rolled_back_by = place

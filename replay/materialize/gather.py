@@ -43,6 +43,12 @@ class Gatherer:
         """The evidence of an update. Raises CannotWrite where it cannot be whole."""
         if update.rolled_back_by:
             raise CannotWrite(NotWritten.ROLLED_BACK, f"undone by {update.rolled_back_by}")
+        if update.perhaps_rolled_back_by:
+            raise CannotWrite(
+                NotWritten.DISAGREEMENT,
+                f"{update.perhaps_rolled_back_by} undid updates of {update.learner_id}, but its digest is not that of "
+                "the last ones committed before it: whether this one stands cannot be told",
+            )
         decided = self._decision_at(update.commit)
         commit = self._one(Commit, decided)
         if not commit.record.steps:

@@ -33,6 +33,8 @@ from rollbook.schemas.records.run import Enforcement, GenerationContract, RunCon
 from rollbook.schemas.records.update import (
     Admit,
     AdmitItem,
+    Checkpoint,
+    CheckpointSaved,
     Commit,
     CommitStep,
     Disposition,
@@ -66,6 +68,7 @@ from rollbook.tests.replay.story_parts import (
 SETTINGS = Settings(topic_prefix="t.")
 LIFECYCLE, PAYLOADS, DECISIONS = (SETTINGS.topic(topic) for topic in (Topic.LIFECYCLE, Topic.PAYLOADS, Topic.DECISIONS))
 TASK = TaskSource(task_id="addition", prompt_hash="0" * 64, dataset="made-up", row=0)
+CHECKPOINT_DIGEST = "c" * 64
 CHUNK_BYTES = 500
 """Small, so that recordings have several."""
 
@@ -81,6 +84,7 @@ class Story:
     log: MemoryLog = field(default_factory=MemoryLog)
     ledger: Ledger = field(default_factory=lambda: Ledger(0, 1))
     rows: dict[str, TrainedRow] = field(default_factory=dict)
+    learner_id: str = "learner-0"
     epoch: int = 0
     events: int = 0
     remote_rewards: bool = False
@@ -94,7 +98,7 @@ class Story:
 
     @property
     def learner(self) -> LearnerRef:
-        return LearnerRef(learner_id="learner-0", epoch=self.epoch)
+        return LearnerRef(learner_id=self.learner_id, epoch=self.epoch)
 
     def say(self, model: type[Lifecycle], **fields: object) -> Decision:
         """Write a lifecycle record and its decision; after every third one the end of a transaction."""
@@ -137,14 +141,30 @@ class Story:
         self.start_learner()
         return self
 
-    def start_learner(self) -> Decision:
-        """A new incarnation from no checkpoint: what the learner committed before is undone."""
+    def start_learner(self, checkpoint: str | None = None) -> Decision:
+        """A new incarnation from a checkpoint, or from none: what the learner committed and it does not contain is
+        undone."""
         decision = self.accepted(
-            LearnerStarted, learner_id="learner-0", incarnation=f"i{self.events}", expected_epoch=self.epoch
+            LearnerStarted,
+            learner_id=self.learner_id,
+            incarnation=f"i{self.events}",
+            expected_epoch=self.epoch,
+            checkpoint=None if checkpoint is None else Checkpoint(id=checkpoint, digest=CHECKPOINT_DIGEST),
         )
         assert decision.learner is not None
         self.epoch = decision.learner.epoch
         return decision
+
+    def save(self, checkpoint: str, last_update_id: str) -> None:
+        """The learner's state is on disk."""
+        self.accepted(
+            CheckpointSaved,
+            learner=self.learner,
+            checkpoint=Checkpoint(id=checkpoint, digest=CHECKPOINT_DIGEST),
+            last_update_id=last_update_id,
+            policy=WEIGHTS,
+            chain="0" * 64,
+        )
 
     def group(self, group_id: str, raw_rewards: Sequence[float] = (1.0, 0.0), worker: str = "worker-0") -> list[str]:
         """A group, generated and rewarded; its trajectories."""

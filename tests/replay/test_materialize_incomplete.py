@@ -59,17 +59,6 @@ def test_an_update_that_its_learner_undid_later(story: Story, tmp_path: Path) ->
     assert undone == story.end - 1
 
 
-def test_an_update_among_more_than_a_decision_names(story: Story, tmp_path: Path) -> None:
-    ids = story.group("a", tuple(float(n) for n in range(102)))
-    for number, name in enumerate(ids):
-        committed(story, f"u{number:03d}", [name], expected_ranks=())
-    (change,) = (c for c in story.start_learner().mass_changes if c.predicate == "updates rolled back")
-    assert (change.count, len(change.first_ids)) == (102, 100)
-    report = write(story, tmp_path)
-    assert {found.reason for found in report.problems} == {NotWritten.ROLLED_BACK}
-    assert len(report.problems) == 102
-
-
 def test_a_payload_that_is_no_longer_retained(story: Story, tmp_path: Path) -> None:
     story.update("u0", [story.group("a")])
     story.log.lose(PAYLOADS, 0, below=1)
