@@ -1,11 +1,13 @@
 """The decisions of one partition, found by the record they decide.
 
 There is exactly one for each lifecycle record, in the same order: so the decision of a record is found by bisection,
-without an index and without reading from the beginning.
+without reading from the beginning; between decisions that were read before it is found at once.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import dropwhile
 
 from rollbook.replay.history.source import LogSource, StoredRecord
 from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode_as
@@ -15,6 +17,9 @@ from rollbook.schemas.records.decision import Decision
 # Back from a record in growing windows: most of what is looked for is near, and each window costs a jump.
 _FIRST_WINDOW, _LAST_WINDOW = 64, 1_024
 _READ_THROUGH = 1_000
+# One decision in so many is kept as a landmark: between two of them lies less than a jump costs.
+_APART = 64
+_CLOSE = 4 * _APART
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,8 @@ class DecisionLog:
         self.topic = topic
         self.partition = partition
         self.bounds = log.bounds(topic, partition)
+        self._landmarks: list[tuple[int, int]] = []
+        """Of decisions that were read: the offset of the record, and their own. Ascending in both."""
 
     def read(self, start: int | None = None, end: int | None = None) -> Iterator[Decided]:
         """The decisions at offsets [start, end) of their own topic; left out: from the first, to the last."""
@@ -40,7 +47,9 @@ class DecisionLog:
         end = self.bounds.end if end is None else end
         if start < end:
             for stored in self._log.read(self.topic, self.partition, start, end):
-                yield Decided(stored, _decode(stored))
+                decided = Decided(stored, _decode(stored))
+                self._note(decided)
+                yield decided
 
     def before(self, offset: int) -> Iterator[Decided]:
         """The decisions below an offset of their own topic, the latest first."""
@@ -51,18 +60,21 @@ class DecisionLog:
             offset, window = start, min(4 * window, _LAST_WINDOW)
 
     def locate(self, source_offset: int) -> int:
-        """The first offset from which on all decisions are of records at `source_offset` or later."""
-        low, high = self.bounds.first, self.bounds.end
-        while low < high:
+        """The offset of the first decision of a record at `source_offset` or later; the end where there is none."""
+        first = next(self.since(source_offset), None)
+        return self.bounds.end if first is None else first.stored.offset
+
+    def since(self, source_offset: int) -> Iterator[Decided]:
+        """The decisions of the records at `source_offset` and later."""
+        low, high = self._between(source_offset)
+        while high - low > _CLOSE:
             middle = (low + high) // 2
             found = next(self.read(middle, high), None)
-            if found is None:
-                high = middle
-            elif found.decision.source.offset < source_offset:
+            if found is not None and found.decision.source.offset < source_offset:
                 low = found.stored.offset + 1
             else:
                 high = middle
-        return low
+        return dropwhile(lambda decided: decided.decision.source.offset < source_offset, self.read(low))
 
     def of(self, source_offsets: Iterable[int]) -> Iterator[Decided]:
         """The decisions of the records at these offsets of the lifecycle topic, ascending; undecided ones are left
@@ -71,7 +83,7 @@ class DecisionLog:
         latest: Decided | None = None
         for wanted in sorted(set(source_offsets)):
             if latest is None or wanted - latest.decision.source.offset > _READ_THROUGH:
-                stream = self.read(self.locate(wanted))
+                stream = self.since(wanted)
                 latest = next(stream, None)
             while latest is not None and latest.decision.source.offset < wanted:
                 latest = next(stream, None)
@@ -79,6 +91,20 @@ class DecisionLog:
                 return
             if latest.decision.source.offset == wanted:
                 yield latest
+
+
+    def _note(self, decided: Decided) -> None:
+        source, offset = decided.decision.source.offset, decided.stored.offset
+        at = bisect_left(self._landmarks, (source, offset))
+        near = self._landmarks[max(0, at - 1) : at + 1]
+        if all(abs(source - known) >= _APART for known, _ in near):
+            self._landmarks.insert(at, (source, offset))
+
+    def _between(self, source_offset: int) -> tuple[int, int]:
+        """What is known of the place of the first decision of a record at this offset or later: [low, high]."""
+        at = bisect_left(self._landmarks, (source_offset, -1))
+        low = self._landmarks[at - 1][1] + 1 if at > 0 else self.bounds.first
+        return low, self._landmarks[at][1] if at < len(self._landmarks) else self.bounds.end
 
 
 def _decode(stored: StoredRecord) -> Decision:
