@@ -1,9 +1,11 @@
 """`rollbook materialize RANGE --out DIR`, or `--run R [--update U]`."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -46,7 +48,12 @@ def materialize_command(
 
     Exits 0 when every committed update was written, 1 when one could not be (each with the reason) or none was found.
     """
+    if update is not None and run is None:
+        raise BadInput("--update goes with --run, since a range may hold updates of several runs: add --run RUN")
+    if (offset_range is None) == (run is None):
+        raise BadInput("say what to materialize: either a RANGE such as lifecycle:0:0-5000, or --run RUN")
     settings = Settings.from_env()
+    _check_folder(out)
     with KafkaLog(settings) as log:
         wanted = _wanted(log, settings, offset_range, run, update)
         with _progress() as watch:
@@ -59,13 +66,23 @@ def materialize_command(
 
 
 def _wanted(log: LogSource, settings: Settings, text: str | None, run: str | None, update: str | None) -> Wanted:
-    if (text is None) == (run is None):
-        raise BadInput("say what to materialize: either a RANGE such as lifecycle:0:0-5000, or --run RUN")
     if run is not None:
         return Wanted.of_run(run, log, settings, update)
-    if update is not None:
-        raise BadInput("--update goes with --run, since a range may hold updates of several runs")
     return Wanted.of_range(parse_range(text or "", settings), settings)
+
+
+def _check_folder(out: Path) -> None:
+    """Refuse what cannot be a folder before anything is read, by making folders of these names where it would be."""
+    path = out.absolute()
+    try:
+        nearest = next(place for place in (path, *path.parents) if os.path.lexists(place))
+        with TemporaryDirectory(prefix=".rollbook-", dir=nearest) as probe:
+            for name in path.relative_to(nearest).parts:
+                (Path(probe) / name).mkdir(exist_ok=True)
+    except OSError as fault:
+        raise BadInput(
+            f"--out {visible(out)} cannot be made or written ({fault.strerror}): give a folder that can, with --out DIR"
+        ) from None
 
 
 def _print(report: MaterializeReport) -> None:

@@ -93,6 +93,7 @@ def test_what_exists_is_refused_and_the_rest_written(
         ([], 2, "either a RANGE such as lifecycle:0:0-5000, or --run RUN"),
         (["lifecycle:0:-", "--run", "r"], 2, "either a RANGE such as lifecycle:0:0-5000, or --run RUN"),
         (["lifecycle:0:-", "--update", "u"], 2, "--update goes with --run"),
+        (["--update", "u"], 2, "--update goes with --run, since a range may hold updates of several runs: add --run"),
     ],
 )
 def test_a_wrong_call_is_told_on_one_line(
@@ -104,6 +105,17 @@ def test_a_wrong_call_is_told_on_one_line(
     assert told.err.count("\n") == 1
     assert fault in told.err
     assert told.out == ""
+
+
+@pytest.mark.parametrize("out", ["/dev/null", "/dev/null/x", "/proc/x", "x" * 300, "\udcff/" + "x" * 300])
+def test_what_cannot_be_a_folder_is_refused_before_anything_is_read(
+    out: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ROLLBOOK_BOOTSTRAP_SERVERS", "127.0.0.1:1")
+    assert rollbook(["materialize", "--run", "r", "--out", out]) == 2
+    told = capsys.readouterr()
+    assert told.err.count("\n") == 1
+    assert "cannot be made or written" in told.err
 
 
 def test_a_run_or_update_that_is_not_there_is_a_no(
