@@ -53,13 +53,13 @@ def group_id(settings: Settings) -> str:
     return f"{settings.topic_prefix}processor"
 
 
-def transactional_producer(settings: Settings, name: str) -> Producer:
+def transactional_producer(settings: Settings, name: str, timeout_ms: int = TRANSACTION_TIMEOUT_MS) -> Producer:
     """A producer that owns the transactional id: whoever held it before is fenced, its open transaction ended."""
     producer = Producer(
         {
             "bootstrap.servers": settings.bootstrap_servers,
             "transactional.id": name,
-            "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+            "transaction.timeout.ms": timeout_ms,
             "linger.ms": 0,
             "batch.size": 262_144,
             "compression.type": "lz4",

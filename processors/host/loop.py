@@ -26,6 +26,9 @@ logger = logging.getLogger("rollbook.processor")
 
 SNAPSHOT_EVERY = 1_000
 LEASE_LOOK_S = 0.1
+MANY_CHANGES = 20_000
+"""Ledger rows above which a transaction is given the time it takes: the end of a run forgets all of it at once."""
+
 DEFAULT_SESSION_TIMEOUT_MS = 6_000
 
 _STOPS_CONSUMING = frozenset(
@@ -189,8 +192,10 @@ class Host:
             if self._distrusted:
                 self._transactions.start_over()
                 self._distrusted = False
+            changes = {partition: self._ledgers[partition].changes() for partition in sorted(batch.next_offsets)}
+            self._transactions.allow(long=sum(map(len, changes.values())) > MANY_CHANGES)
             self._transactions.begin()
-            self._write(batch)
+            self._write(batch, changes)
             # 3c. No transaction without offsets: they are what a group-fenced instance is refused by.
             offsets = [TopicPartition(self._lifecycle, p, o) for p, o in sorted(batch.next_offsets.items())]
             self._transactions.send_offsets(offsets, metadata)
@@ -205,7 +210,7 @@ class Host:
             self._next[partition] = next_offset
         return True
 
-    def _write(self, batch: Batch) -> None:
+    def _write(self, batch: Batch, changes: dict[int, list[tuple[bytes, bytes | None]]]) -> None:
         decisions, ledger = self._settings.topic(Topic.DECISIONS), self._settings.topic(Topic.LEDGER)
         for message, folded in batch.folded:
             partition = folded.decision.source.partition
@@ -213,10 +218,10 @@ class Host:
             self._transactions.produce(decisions, partition, key, folded.encoded, timestamp=message.timestamp()[1])
             if folded.undecodable is not None:
                 self._dead_letter(message, folded.undecodable)
-        for partition, next_offset in sorted(batch.next_offsets.items()):
-            for key, value in self._ledgers[partition].changes():
+        for partition, changed in changes.items():
+            for key, value in changed:
                 self._transactions.produce(ledger, partition, key, value)
-            position = Position(next_offset=next_offset, transactional_id=self._name)
+            position = Position(next_offset=batch.next_offsets[partition], transactional_id=self._name)
             self._transactions.produce(ledger, partition, position_key(partition), encode(position))
         self._write_freshness(batch)
 

@@ -19,8 +19,11 @@ from rollbook.processors.host.errors import Action, HostStopped, action_for
 CALL_S = 10.0
 """What a call is given; librdkafka ends it then, if it does."""
 
-STUCK_S = 15.0
-"""After this long it will not come back."""
+SPARE_S = 5.0
+"""This much longer, and it will not come back."""
+
+LONG_MS = 300_000
+"""The time-out of a transaction with very many records: a mass change is one transaction, however large."""
 
 MOST_LEFT_BEHIND = 8
 """More than this many stuck producers in one process, and it ends."""
@@ -38,6 +41,7 @@ class Transactions:
         self._name = name
         self._left_behind = 0
         self._began = 0.0
+        self._timeout_ms = TRANSACTION_TIMEOUT_MS
         self._producer: Producer = transactional_producer(settings, name)
         self._caller = _Caller()
 
@@ -57,20 +61,27 @@ class Transactions:
 
     def send_offsets(self, offsets: list[TopicPartition], group_metadata: object) -> None:
         """Add the consumed offsets."""
-        self._call(lambda: self._producer.send_offsets_to_transaction(offsets, group_metadata, CALL_S))
+        self._call(lambda: self._producer.send_offsets_to_transaction(offsets, group_metadata, self._call_s))
 
     def commit(self) -> None:
         """Commit what was added."""
-        self._call(lambda: self._producer.commit_transaction(CALL_S))
+        self._call(lambda: self._producer.commit_transaction(self._call_s))
 
     def abort(self) -> None:
         """Take back what was added."""
-        self._call(lambda: self._producer.abort_transaction(CALL_S))
+        self._call(lambda: self._producer.abort_transaction(self._call_s))
 
     @property
     def overdue(self) -> bool:
         """Whether the transaction is older than the broker lets it be: aborted there, and the producer fenced."""
-        return time.monotonic() - self._began > TRANSACTION_TIMEOUT_MS / 1000
+        return time.monotonic() - self._began > self._timeout_ms / 1000
+
+    def allow(self, *, long: bool) -> None:
+        """Before a transaction: whether it may be a long one. The time-out is the producer's, so that is changed."""
+        wanted = LONG_MS if long else TRANSACTION_TIMEOUT_MS
+        if wanted != self._timeout_ms:
+            self._timeout_ms = wanted
+            self.start_over()
 
     def start_over(self) -> None:
         """A new producer of the same id: it ends, or waits for the end of, what the old one left open."""
@@ -82,14 +93,18 @@ class Transactions:
                     "the processor again"
                 )
             self._caller = _Caller()
-        self._producer = transactional_producer(self._settings, self._name)
+        self._producer = transactional_producer(self._settings, self._name, self._timeout_ms)
+
+    @property
+    def _call_s(self) -> float:
+        return max(CALL_S, self._timeout_ms / 1000)
 
     def _call(self, call: Callable[[], object]) -> None:
         """The same call again while the error is retriable; anything else is the caller's."""
-        deadline = time.monotonic() + CALL_S
+        deadline = time.monotonic() + self._call_s
         while True:
             try:
-                self._caller.run(call)
+                self._caller.run(call, self._call_s + SPARE_S)
                 return
             except KafkaException as error:
                 if action_for(error.args[0]) is not Action.RETRY or time.monotonic() > deadline:
@@ -106,14 +121,14 @@ class _Caller:
         self._results: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         threading.Thread(target=self._work, name="transactions", daemon=True).start()
 
-    def run(self, call: Callable[[], object]) -> None:
+    def run(self, call: Callable[[], object], seconds: float) -> None:
         """Run the call and raise what it raises; `OutcomeUnknown` when it does not come back."""
         self.busy = True
         self._calls.put(call)
         try:
-            failure = self._results.get(timeout=STUCK_S)
+            failure = self._results.get(timeout=seconds)
         except queue.Empty:
-            raise OutcomeUnknown(f"a call did not come back within {STUCK_S:.0f} s") from None
+            raise OutcomeUnknown(f"a call did not come back within {seconds:.0f} s") from None
         self.busy = False
         if failure is not None:
             raise failure

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.settings import Settings, Topic
 from rollbook.infra.topics import create_topics
-from rollbook.processors.host import clients
+from rollbook.processors.host import clients, loop
 from rollbook.processors.host.clients import group_id
 from rollbook.processors.host.errors import Fenced, HostStopped
 from rollbook.processors.host.loop import Host
@@ -205,6 +205,17 @@ def test_a_successor_under_another_name_ends_the_open_transaction(settings: Sett
     assert spawn_host(settings, "p0", kill_at="offsets").wait(60) == -signal.SIGKILL
     with host_in_thread(settings, "p1"):
         _await(lambda: _decided(settings) == len(history), seconds=20)
+    _check(settings)
+
+
+def test_very_many_changes_are_one_long_transaction(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "MANY_CHANGES", 5)
+    first, second = _history(50), [(*_history(1, first=51)[0],)]
+    with host_in_thread(settings) as host:
+        send(settings, first)
+        _await(lambda: host.decided == len(first))
+        send(settings, second)
+        _await(lambda: host.decided == len(first) + 1)
     _check(settings)
 
 
