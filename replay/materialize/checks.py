@@ -1,7 +1,7 @@
 """Where log and recording contradict each other in one step: each contradiction names both places. Pure."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,10 @@ from rollbook.replay.materialize.evidence import Recording, TrajectoryEvidence
 from rollbook.schemas.digests import FloatArray, floats_of, mask_of
 from rollbook.schemas.records.payload import ArrayName, Cohort, CohortMember, OldSource, RecordedRow
 from rollbook.schemas.records.update import CommitStep
+
+_OF_THE_STEP = ("world", "config", "policy", "normalizer")
+"""What all ranks of a step have in common."""
+_MAX_PLACES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +35,37 @@ class Row:
         return any(self.row.loss_mask)
 
 
-def rows_of(recording: Recording, trajectories: Mapping[str, TrajectoryEvidence]) -> list[Row]:
-    """The rows of a recording without its padding, in order."""
+@dataclass(frozen=True, slots=True)
+class RankStep:
+    """One step as one rank recorded it: the recording, and its rows without padding, in order."""
+
+    recording: Recording
+    rows: tuple[Row, ...]
+
+    @property
+    def rank(self) -> int:
+        return self.recording.step.rank
+
+
+def rank_step(recording: Recording, trajectories: Mapping[str, TrajectoryEvidence]) -> RankStep:
+    """A recording with what the log says of its rows."""
     rows, start = [], 0
     for index, row in enumerate(recording.step.rows):
         if not row.padding:
             place = f"{recording.place} rows.{index} ({row.trajectory_id})"
             rows.append(Row(place, row, start, trajectories[row.trajectory_id]))
         start += len(row.loss_mask)
-    return rows
+    return RankStep(recording, tuple(rows))
 
 
-def contradictions(recording: Recording, rows: list[Row], step: CommitStep, commit_place: str) -> Iterator[str]:
-    """Every contradiction between a step's recording and the log."""
+def contradictions(ranks: Sequence[RankStep], step: CommitStep, commit_place: str) -> Iterator[str]:
+    """Every contradiction between a step's recordings, one a rank, and the log, and between the ranks."""
+    for found in ranks:
+        yield from _of_rank(found.recording, found.rows, step, commit_place)
+    yield from _between_ranks(ranks, step, commit_place)
+
+
+def _of_rank(recording: Recording, rows: Sequence[Row], step: CommitStep, commit_place: str) -> Iterator[str]:
     yield from _membership(recording, rows, step, commit_place)
     yield from _cohorts(recording, rows)
     old = _array(recording, ArrayName.OLD_LOG_PROBS) if recording.step.old_source is OldSource.ROLLOUT else None
@@ -57,7 +79,27 @@ def contradictions(recording: Recording, rows: list[Row], step: CommitStep, comm
             yield from _log_probs(row, "old_log_probs, said to be the rollout's,", old)
 
 
-def _membership(recording: Recording, rows: list[Row], step: CommitStep, commit_place: str) -> Iterator[str]:
+def _between_ranks(ranks: Sequence[RankStep], step: CommitStep, commit_place: str) -> Iterator[str]:
+    """All that the Commit trains is in some rank's recording, and the ranks recorded one and the same step."""
+    rows = [row.row for found in ranks for row in found.rows]
+    places = ", ".join(found.recording.place for found in ranks[:_MAX_PLACES])
+    have = "has" if len(ranks) == 1 else "have"
+    for missing in sorted(set(step.trajectory_ids) - {row.trajectory_id for row in rows}):
+        yield f"{commit_place} trains {missing} in step {step.step_id}, {places} {have} no row of it"
+    first = ranks[0].recording
+    for found in ranks[1:]:
+        for name in _OF_THE_STEP:
+            ours, theirs = getattr(first.step, name), getattr(found.recording.step, name)
+            if ours != theirs:
+                yield f"{found.recording.place} has {name} {theirs!r}, {first.place} has {ours!r}"
+    world = first.step.world
+    if world.dp == len(ranks) > 1 and world.tp == world.pp == world.cp == 1:
+        for (trajectory_id, segment), count in Counter((row.trajectory_id, row.segment) for row in rows).items():
+            if count > 1:
+                yield f"{count} of the data-parallel ranks {places} have {trajectory_id} segment {segment}"
+
+
+def _membership(recording: Recording, rows: Sequence[Row], step: CommitStep, commit_place: str) -> Iterator[str]:
     """Which rows may be there: those that the Commit trains in this step; and with a zero loss mask, those that the
     update lost or dropped, since they stay members of their cohort."""
     trained = set(step.trajectory_ids)
@@ -65,8 +107,6 @@ def _membership(recording: Recording, rows: list[Row], step: CommitStep, commit_
         if row.row.trajectory_id not in trained and row.active:
             why = row.trajectory.refused or f"step {step.step_id} of {commit_place} does not name it"
             yield f"{row.place} counts in the loss, but {why}"
-    for missing in sorted(trained - {row.row.trajectory_id for row in rows}):
-        yield f"{commit_place} trains {missing} in step {step.step_id}, {recording.place} has no row of it"
     for (trajectory_id, segment), count in Counter((row.row.trajectory_id, row.row.segment) for row in rows).items():
         if count > 1:
             yield f"{recording.place} has {count} rows of {trajectory_id} segment {segment}"
@@ -75,7 +115,7 @@ def _membership(recording: Recording, rows: list[Row], step: CommitStep, commit_
             yield f"{recording.place} rows.{index} is padding, but its loss mask is active"
 
 
-def _cohorts(recording: Recording, rows: list[Row]) -> Iterator[str]:
+def _cohorts(recording: Recording, rows: Sequence[Row]) -> Iterator[str]:
     """Rewards were normalised over whole groups, and from the rewards that the log has."""
     members: dict[str, tuple[str, Cohort, CohortMember]] = {}
     for index, cohort in enumerate(recording.step.cohorts):

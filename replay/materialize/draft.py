@@ -1,6 +1,7 @@
 """One optimizer step as a bundle of format 1.0.0: built from the log, completed from the recording. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from math import fsum
 
 import numpy as np
@@ -25,7 +26,7 @@ from rollbook.replay.bundle.model import (
 )
 from rollbook.replay.bundle.problems import problems_of
 from rollbook.replay.bundle.tensorfile import Tensor
-from rollbook.replay.materialize.checks import Row
+from rollbook.replay.materialize.checks import RankStep, Row
 from rollbook.replay.materialize.evidence import Recording
 from rollbook.replay.materialize.report import CannotWrite, NotWritten
 from rollbook.replay.stages import STAGES
@@ -51,19 +52,25 @@ _SUM_ATOL, _SUM_RTOL = 1e-6, 1e-5
 _MAX_LINEAGE = 4096
 
 
-def draft_of(bundle_id: str, recording: Recording, rows: list[Row]) -> Draft:
-    """The draft of a step whose recording does not contradict the log. Raises CannotWrite."""
-    try:
-        return _draft_of(bundle_id, recording, rows)
-    except ValidationError as error:
-        problems = (f"{recording.place}: {problem}" for problem in problems_of(INDEX, error))
-        raise CannotWrite(NotWritten.NOT_REPRESENTABLE, *problems) from None
+def drafts_of(bundle_id: str, ranks: Sequence[RankStep]) -> dict[int, Draft]:
+    """The drafts of a step, by rank, whose recordings do not contradict the log. Raises CannotWrite."""
+    drafts: dict[int, Draft] = {}
+    for found in ranks:
+        try:
+            drafts[found.rank] = _draft_of(bundle_id, found, ranks)
+        except ValidationError as error:
+            problems = (f"{found.recording.place}: {problem}" for problem in problems_of(INDEX, error))
+            raise CannotWrite(NotWritten.NOT_REPRESENTABLE, *problems) from None
+    return drafts
 
 
-def _draft_of(bundle_id: str, recording: Recording, rows: list[Row]) -> Draft:
-    step = recording.step
+def _draft_of(bundle_id: str, of_rank: RankStep, ranks: Sequence[RankStep]) -> Draft:
+    recording, rows, step = of_rank.recording, of_rank.rows, of_rank.recording.step
     index = Index(
-        bundle_id=bundle_id, identity=_identity(recording, rows), samples=_samples(rows), config=_config(recording)
+        bundle_id=bundle_id,
+        identity=_identity(recording, rows),
+        samples=_samples(rows, _groups(ranks)),
+        config=_config(recording),
     )
     raw = {member.trajectory_id: member.raw_reward for cohort in step.cohorts for member in cohort.members}
     tensors = _token_tensors(recording, rows)
@@ -80,16 +87,21 @@ def _draft_of(bundle_id: str, recording: Recording, rows: list[Row]) -> Draft:
             loss=_loss(recording),
         ),
         tensors=tensors,
-        contracts=tuple(_contracts(index, rows, tensors)),
+        contracts=tuple(_contracts(index, of_rank, ranks, tensors)),
         terms=_row_terms(recording),
         rank=step.rank,
-        expected_ranks=(step.rank,),
+        expected_ranks=tuple(found.rank for found in ranks),
     )
 
 
-def _samples(rows: list[Row]) -> tuple[Sample, ...]:
-    groups = _unique(row.row.group_id for row in rows)
-    return tuple(_sample(row, groups.index(row.row.group_id)) for row in rows)
+def _groups(ranks: Sequence[RankStep]) -> dict[str, int]:
+    """The groups of the whole step, numbered: a group that several ranks share has one number in all of them."""
+    names = _unique(row.row.group_id for found in ranks for row in found.rows)
+    return {name: index for index, name in enumerate(names)}
+
+
+def _samples(rows: Sequence[Row], groups: Mapping[str, int]) -> tuple[Sample, ...]:
+    return tuple(_sample(row, groups[row.row.group_id]) for row in rows)
 
 
 def _sample(row: Row, group_index: int) -> Sample:
@@ -110,7 +122,7 @@ def _sample(row: Row, group_index: int) -> Sample:
     )
 
 
-def _identity(recording: Recording, rows: list[Row]) -> Identity:
+def _identity(recording: Recording, rows: Sequence[Row]) -> Identity:
     step = recording.step
     used = {row.row.trajectory_id for row in rows}
     generated = [row.trajectory.generated.record for row in rows]
@@ -144,7 +156,7 @@ def _config(recording: Recording) -> Config:
     return Config.model_validate(recording.step.config.model_dump())
 
 
-def _token_tensors(recording: Recording, rows: list[Row]) -> Mapping[str, Tensor]:
+def _token_tensors(recording: Recording, rows: Sequence[Row]) -> Mapping[str, Tensor]:
     """The arrays without the tokens of padding rows."""
     recorded = {array.name: array.data for array in recording.step.arrays}
     with_kl = recording.step.config.kl_coef != 0
@@ -212,15 +224,30 @@ def _loss(recording: Recording) -> PolicyLoss:
     return PolicyLoss(**{name: results[name] for name in _SCALARS})
 
 
-def _contracts(index: Index, rows: list[Row], tensors: Mapping[str, Tensor]) -> Iterator[StageContract]:
-    """What a reader is promised: to recompute what a kernel exists for. A remote reward nobody can run again, and where
-    kl_coef is 0 a trainer need not have written down that kl is 0."""
-    remote = any(row.trajectory.reward.record.remote for row in rows)
+def _contracts(
+    index: Index, of_rank: RankStep, ranks: Sequence[RankStep], tensors: Mapping[str, Tensor]
+) -> Iterator[StageContract]:
+    """What a reader is promised: to recompute what a kernel exists for. A remote reward nobody can run again, a group
+    of which a rank has a part only nobody can normalise there, and where kl_coef is 0 a trainer need not have written
+    down that kl is 0."""
+    recorded_only = {
+        StageId.REWARD_RAW: any(row.trajectory.reward.record.remote for row in of_rank.rows),
+        StageId.REWARD_POST_PROCESS: _has_parts(of_rank, ranks),
+    }
     for stage in _STAGES:
         if stage is StageId.ADVANTAGE_KL and ArrayName.KL.value not in tensors:
             continue
-        recorded_only = (stage is StageId.REWARD_RAW and remote) or STAGES[stage].refuses(index) is not None
-        yield StageContract(stage=stage, capability=Capability.RECORDED_ONLY if recorded_only else Capability.RECOMPUTE)
+        only = recorded_only.get(stage, False) or STAGES[stage].refuses(index) is not None
+        yield StageContract(stage=stage, capability=Capability.RECORDED_ONLY if only else Capability.RECOMPUTE)
+
+
+def _has_parts(of_rank: RankStep, ranks: Sequence[RankStep]) -> bool:
+    """Whether a rank has a part of a group that is whole over all ranks."""
+    size = of_rank.recording.step.config.n_samples_per_prompt
+    here = Counter(row.row.group_id for row in of_rank.rows)
+    rows = {(row.row.group_id, row.row.trajectory_id, row.row.segment) for found in ranks for row in found.rows}
+    everywhere = Counter(group_id for group_id, _, _ in rows)
+    return any(count < size == everywhere[group_id] for group_id, count in here.items())
 
 
 def _unique(names: Iterator[str]) -> tuple[str, ...]:

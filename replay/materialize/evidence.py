@@ -46,9 +46,10 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class UpdateEvidence:
-    """Everything of one update: its own records, a recording for each step of its Commit, and its trajectories."""
+    """Everything of one update: its own records, the recordings of each step of its Commit, one a rank in rank order,
+    and its trajectories."""
 
     commit: Fact[Commit]
     records: tuple[UsedRecord, ...]
-    recordings: tuple[Recording, ...]
+    recordings: tuple[tuple[Recording, ...], ...]
     trajectories: Mapping[str, TrajectoryEvidence]

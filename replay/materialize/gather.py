@@ -4,6 +4,7 @@ its seals."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from rollbook.replay.history.decisions import Decided, DecisionLog
 from rollbook.replay.history.source import LogSource
@@ -55,17 +56,18 @@ class Gatherer:
             return UpdateEvidence(commit, (), (), {})
         trail = Trail(self._decisions, decided)
         trail.to_start()
-        sealed = self._seal(commit, [*trail.of_type("RecordingSealed"), *map(self._decision_at, update.seals)])
-        recordings = read_recordings(self._log, commit, sealed)
+        seals = self._seals(commit, [*trail.of_type("RecordingSealed"), *map(self._decision_at, update.seals)])
+        of_ranks = [read_recordings(self._log, commit, sealed) for sealed in seals]
+        recordings = tuple(zip(*of_ranks, strict=True))
         trail.to_reservation()
-        offsets = list(_offsets(commit, decided, recordings, trail))
+        offsets = list(_offsets(commit, decided, chain.from_iterable(recordings), trail))
         trajectories = self._trajectories(offsets)
         records = [
             *self._all(Reserve, trail.of_type("Reserve")),
             *self._all(Admit, trail.of_type("Admit")),
             *self._all(UpdateStarted, trail.of_type("UpdateStarted")),
             commit.used,
-            sealed.used,
+            *(sealed.used for sealed in seals),
         ]
         return UpdateEvidence(commit, tuple(records), recordings, trajectories)
 
@@ -80,8 +82,8 @@ class Gatherer:
         found = self._facts.of(model, decided, [one.decision.source.offset for one in decided])
         return [found[offset].used for offset in sorted(found)]
 
-    def _seal(self, commit: Fact[Commit], decided: Sequence[Decided]) -> Fact[RecordingSealed]:
-        """The seal of the update's only rank; several cannot be written yet."""
+    def _seals(self, commit: Fact[Commit], decided: Sequence[Decided]) -> list[Fact[RecordingSealed]]:
+        """The seals of all expected ranks, in rank order."""
         seals = self._facts.of(RecordingSealed, decided, [one.decision.source.offset for one in decided])
         by_rank = {seal.record.rank: seal for seal in seals.values()}
         expected = commit.record.expected_ranks
@@ -94,12 +96,7 @@ class Gatherer:
                 NotWritten.RANK_NOT_SEALED,
                 f"{commit.place} expects ranks that have no accepted RecordingSealed: {ranks}; wait for them",
             )
-        if len(expected) > 1:
-            raise CannotWrite(
-                NotWritten.SEVERAL_RANKS,
-                f"{commit.place} expects {len(expected)} ranks: bundles of several ranks cannot be written yet",
-            )
-        return by_rank[expected[0]]
+        return [by_rank[rank] for rank in sorted(expected)]
 
     def _trajectories(self, offsets: Sequence[_Offsets]) -> dict[str, TrajectoryEvidence]:
         generated = self._facts.at(Generated, (one.generated for one in offsets))

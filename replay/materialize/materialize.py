@@ -3,7 +3,7 @@
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,13 +12,13 @@ from rollbook.replay.bundle.drafts import Draft
 from rollbook.replay.bundle.layout import leftover_name
 from rollbook.replay.bundle.model import ActorStepId
 from rollbook.replay.bundle.problems import BadBundle
-from rollbook.replay.bundle.writer import write_bundle
+from rollbook.replay.bundle.writer import write_bundle, write_cohort
 from rollbook.replay.history.decisions import DecisionLog
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import LogSource
-from rollbook.replay.materialize.checks import Row, contradictions, rows_of
+from rollbook.replay.materialize.checks import RankStep, Row, contradictions, rank_step
 from rollbook.replay.materialize.commits import CommittedUpdate, Watch, find_committed
-from rollbook.replay.materialize.draft import draft_of
+from rollbook.replay.materialize.draft import drafts_of
 from rollbook.replay.materialize.evidence import Recording, UpdateEvidence
 from rollbook.replay.materialize.gather import Gatherer
 from rollbook.replay.materialize.naming import bundle_id_of
@@ -66,10 +66,14 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One step, checked and ready to be written."""
+    """One step, checked and ready to be written. `drafts`: by rank."""
 
-    draft: Draft
+    drafts: Mapping[int, Draft]
     provenance: Provenance
+
+    @property
+    def bundle_id(self) -> str:
+        return self.provenance.bundle_id
 
 
 def materialize(log: LogSource, wanted: Wanted, out: Path, watch: Watch = lambda *_: None) -> MaterializeReport:
@@ -105,51 +109,53 @@ def _problems(update: CommittedUpdate, cannot: CannotWrite) -> Iterator[Problem]
 
 def _steps(out: Path, update: CommittedUpdate, evidence: UpdateEvidence) -> list[_Step]:
     steps = []
-    for step, recording in zip(evidence.commit.record.steps, evidence.recordings, strict=False):
+    for step, recordings in zip(evidence.commit.record.steps, evidence.recordings, strict=True):
         bundle_id = bundle_id_of(update.run_id, update.update_id, step.rollout_id, step.step_id)
         if os.path.lexists(out / bundle_id):
             raise CannotWrite(NotWritten.EXISTS, f"{out / bundle_id} exists: give another --out", step_id=step.step_id)
-        steps.append(_step(bundle_id, step, recording, evidence))
+        steps.append(_step(bundle_id, step, recordings, evidence))
     return steps
 
 
-def _step(bundle_id: str, step: CommitStep, recording: Recording, evidence: UpdateEvidence) -> _Step:
-    rows = rows_of(recording, evidence.trajectories)
-    wrong = list(contradictions(recording, rows, step, evidence.commit.place))
+def _step(bundle_id: str, step: CommitStep, recordings: Sequence[Recording], evidence: UpdateEvidence) -> _Step:
+    ranks = [rank_step(recording, evidence.trajectories) for recording in recordings]
+    wrong = list(contradictions(ranks, step, evidence.commit.place))
     if wrong:
         raise CannotWrite(NotWritten.DISAGREEMENT, *wrong, step_id=step.step_id)
     try:
-        draft = draft_of(bundle_id, recording, rows)
+        drafts = drafts_of(bundle_id, ranks)
     except CannotWrite as cannot:
         raise CannotWrite(cannot.reason, *cannot.whats, step_id=step.step_id) from None
     provenance = Provenance(
         bundle_id=bundle_id,
-        run_id=recording.step.run_id,
-        update_id=recording.step.update_id,
+        run_id=evidence.commit.record.header.run_id,
+        update_id=evidence.commit.record.update_id,
         actor_step_id=ActorStepId(rollout_id=step.rollout_id, step_id=step.step_id),
-        rank=recording.step.rank,
-        records=_records(evidence, rows),
-        payloads=_payloads(recording, rows),
+        ranks=tuple(drafts),
+        records=_records(evidence, [row for found in ranks for row in found.rows]),
+        payloads=_payloads(ranks),
     )
-    return _Step(draft, provenance)
+    return _Step(drafts, provenance)
 
 
-def _records(evidence: UpdateEvidence, rows: list[Row]) -> tuple[UsedRecord, ...]:
+def _records(evidence: UpdateEvidence, rows: Sequence[Row]) -> tuple[UsedRecord, ...]:
     facts = [fact.used for row in rows for fact in (row.trajectory.generated, row.trajectory.reward)]
     by_offset = {used.position.offset: used for used in (*evidence.records, *facts)}
     return tuple(by_offset[offset] for offset in sorted(by_offset))
 
 
-def _payloads(recording: Recording, rows: list[Row]) -> tuple[UsedPayload, ...]:
-    segments = [row.trajectory.segments[row.row.segment].used for row in rows]
-    return (recording.used, *(used for used in segments if used is not None))
+def _payloads(ranks: Sequence[RankStep]) -> tuple[UsedPayload, ...]:
+    """The recordings, then the segments of their rows; what several ranks used is named once."""
+    segments = [row.trajectory.segments[row.row.segment].used for found in ranks for row in found.rows]
+    used = [found.recording.used for found in ranks] + [segment for segment in segments if segment is not None]
+    return tuple({(one.record_type, one.chunks): one for one in used}.values())
 
 
 def _write(out: Path, update: CommittedUpdate, steps: list[_Step]) -> list[Written]:
     """Everything into a hidden folder first, so that a step which the format refuses takes the others with it."""
     if not steps:
         return []
-    staging = out / leftover_name(steps[0].draft.index.bundle_id, secrets.token_hex(8))
+    staging = out / leftover_name(steps[0].bundle_id, secrets.token_hex(8))
     try:
         for step in steps:
             _stage(staging, step)
@@ -163,18 +169,21 @@ def _write(out: Path, update: CommittedUpdate, steps: list[_Step]) -> list[Writt
 
 
 def _stage(staging: Path, step: _Step) -> None:
-    bundle_id = step.draft.index.bundle_id
+    target = staging / step.bundle_id
     try:
-        write_bundle(staging / bundle_id, step.draft)
+        if len(step.drafts) == 1:
+            write_bundle(target, *step.drafts.values())
+        else:
+            write_cohort(target, step.drafts)
     except BadInput as refused:
         whats = tuple(map(str, refused.problems)) if isinstance(refused, BadBundle) else (str(refused),)
         raise CannotWrite(NotWritten.NOT_REPRESENTABLE, *whats, step_id=step.provenance.actor_step_id.step_id) from None
-    write_provenance(provenance_path(staging / bundle_id), step.provenance)
+    write_provenance(provenance_path(target), step.provenance)
 
 
 def _publish(staging: Path, out: Path, update: CommittedUpdate, step: _Step) -> Written:
     """The provenance first: a bundle is never seen without it."""
-    identity, bundle_id = step.provenance.actor_step_id, step.draft.index.bundle_id
+    identity, bundle_id = step.provenance.actor_step_id, step.bundle_id
     target = out / bundle_id
     provenance_path(staging / bundle_id).replace(provenance_path(target))
     (staging / bundle_id).rename(target)
@@ -185,7 +194,7 @@ def _publish(staging: Path, out: Path, update: CommittedUpdate, step: _Step) -> 
         step_id=identity.step_id,
         path=target,
         provenance=provenance_path(target),
-        samples=len(step.draft.index.samples),
+        samples=sum(len(draft.index.samples) for draft in step.drafts.values()),
     )
 
 

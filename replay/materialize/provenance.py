@@ -55,14 +55,14 @@ class UsedPayload(Record):
 
 
 class Provenance(Record):
-    """Everything that one bundle was made from, each in the order of the log."""
+    """Everything that one bundle, of all its ranks, was made from, each in the order of the log."""
 
     provenance_version: Text = PROVENANCE_VERSION
     bundle_id: Id
     run_id: Id
     update_id: Id
     actor_step_id: ActorStepId
-    rank: Count
+    ranks: Many[Count]
     records: Many[UsedRecord]
     payloads: Many[UsedPayload]
 

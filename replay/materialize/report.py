@@ -12,7 +12,6 @@ class NotWritten(StrEnum):
 
     NOT_RECORDED = "not_recorded"
     RANK_NOT_SEALED = "rank_not_sealed"
-    SEVERAL_RANKS = "several_ranks"
     ROLLED_BACK = "rolled_back"
     RECORD_GONE = "record_gone"
     PAYLOAD_GONE = "payload_gone"
@@ -26,7 +25,6 @@ class NotWritten(StrEnum):
 MEANING: dict[NotWritten, str] = {
     NotWritten.NOT_RECORDED: "Its Commit expects no rank's recordings.",
     NotWritten.RANK_NOT_SEALED: "An expected rank's RecordingSealed was not accepted (yet).",
-    NotWritten.SEVERAL_RANKS: "Several ranks are expected, which this version cannot write yet.",
     NotWritten.ROLLED_BACK: "A later start of its learner undid it.",
     NotWritten.RECORD_GONE: "A record that it needs is not to be had any more.",
     NotWritten.PAYLOAD_GONE: "A payload is not retained any more.",
@@ -52,7 +50,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One bundle, whole and on disk, with its provenance beside it."""
+    """One bundle, whole and on disk, with its provenance beside it. `samples` is the number of all its ranks'."""
 
     run_id: str
     update_id: str

@@ -40,16 +40,6 @@ def test_a_rank_that_is_not_sealed_and_then_is(story: Story, tmp_path: Path) -> 
     assert write(story, tmp_path).complete
 
 
-def test_several_ranks_are_refused_once_they_are_sealed(story: Story, tmp_path: Path) -> None:
-    ids = story.group("a")
-    committed(story, "u0", ids, expected_ranks=(0, 1))
-    recording = story.recording("u0", 0, ids)
-    story.seal("u0", [recording], rank=0)
-    assert "accepted RecordingSealed: 1; wait" in problem(write(story, tmp_path))
-    story.seal("u0", [recording.model_copy(update={"rank": 1})], rank=1)
-    assert "u0 several_ranks: t.lifecycle:0@9 expects 2 ranks" in problem(write(story, tmp_path))
-
-
 def test_an_update_that_its_learner_undid_later(story: Story, tmp_path: Path) -> None:
     story.update("u0", [story.group("a")])
     assert write(story, tmp_path / "before").complete
