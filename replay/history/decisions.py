@@ -92,7 +92,6 @@ class DecisionLog:
             if latest.decision.source.offset == wanted:
                 yield latest
 
-
     def _note(self, decided: Decided) -> None:
         source, offset = decided.decision.source.offset, decided.stored.offset
         at = bisect_left(self._landmarks, (source, offset))
