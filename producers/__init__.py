@@ -11,6 +11,7 @@ from rollbook.producers.client import Options
 from rollbook.producers.coordinator import Coordinator
 from rollbook.producers.epochs import current_epoch
 from rollbook.producers.errors import (
+    ClientBroken,
     ClientClosed,
     DecisionTimeout,
     DeliveryFailed,
@@ -27,18 +28,21 @@ from rollbook.producers.errors import (
     UpdateEnded,
     UpdateInDoubt,
 )
+from rollbook.producers.handle import UpdateHandle
 from rollbook.producers.identity import new_id, new_identity
 from rollbook.producers.loading import LoadedSegment, LoadedTrajectory
 from rollbook.producers.outbox import Counters
 from rollbook.producers.payloads import read_payload
 from rollbook.producers.recording import RowArrays, StepArrays
+from rollbook.producers.redaction import Redaction, Treatment
 from rollbook.producers.reward import Reward, RewardService
 from rollbook.producers.rollout import RolloutWorker
 from rollbook.producers.segments import SegmentArrays
-from rollbook.producers.trainer import Trainer
+from rollbook.producers.trainer import OnUnavailable, Trainer
 from rollbook.producers.update import Phase, Update
 
 __all__ = [
+    "ClientBroken",
     "ClientClosed",
     "Coordinator",
     "Counters",
@@ -51,11 +55,13 @@ __all__ = [
     "LoadedTrajectory",
     "NotTrainable",
     "NothingTaken",
+    "OnUnavailable",
     "Options",
     "OutOfOrder",
     "PayloadLost",
     "Phase",
     "QueueFull",
+    "Redaction",
     "Refused",
     "Reward",
     "RewardService",
@@ -65,8 +71,10 @@ __all__ = [
     "StartAnew",
     "StepArrays",
     "Trainer",
+    "Treatment",
     "Update",
     "UpdateEnded",
+    "UpdateHandle",
     "UpdateInDoubt",
     "current_epoch",
     "new_id",

@@ -1,7 +1,7 @@
 """What all clients share: events that never block, commands that wait for their decision, an orderly end."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
@@ -12,6 +12,7 @@ from rollbook.producers.decisions import DecisionReader
 from rollbook.producers.errors import DecisionTimeout, DeliveryFailed, QueueFull, error_of
 from rollbook.producers.identity import new_id, now_ms
 from rollbook.producers.outbox import MAX_BYTES, MAX_EVENTS, Counters, OnError, Outbox
+from rollbook.producers.redaction import Redaction
 from rollbook.schemas.records.common import Header, Lifecycle, Source, SourceKind
 from rollbook.schemas.records.decision import Decision
 from rollbook.schemas.records.reward import Discarded, DiscardReason
@@ -21,7 +22,7 @@ _LOG = logging.getLogger("rollbook.producers")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How patient a client is and how much it may hold. `on_error` hears of each event that is lost.
+    """How patient a client is, how much it may hold, and what it may tell. `on_error` hears of each event that is lost.
 
     Without `on_error` the first error is raised by `flush` or at the end of the with block; publishing itself raises
     only what the contract refuses.
@@ -34,6 +35,7 @@ class Options:
     delivery_timeout_s: float = DELIVERY_TIMEOUT_S
     decision_timeout_s: float = 30.0
     close_timeout_s: float = 30.0
+    redaction: Redaction = field(default_factory=Redaction)
 
 
 class Client:
@@ -49,6 +51,7 @@ class Client:
         self._run_id = run_id
         self._source = source
         self._options = options or Options()
+        self._redaction = self._options.redaction
         self._header()  # refuses a run id or a name that the contract refuses, before anything is opened
         self._connection = Connection(
             settings,
@@ -83,6 +86,7 @@ class Client:
 
     def discarded(self, trajectory_ids: tuple[str, ...] | list[str], reason: DiscardReason, *, text: str = "") -> None:
         """Publish that trajectories are filtered out, which is neither a failure nor a refusal."""
+        text = self._redaction.text(text)
         self._publish(Discarded(header=self._header(), trajectory_ids=tuple(trajectory_ids), reason=reason, text=text))
 
     def flush(self, deadline_s: float) -> int:
@@ -135,15 +139,12 @@ class Client:
 
     def _command(self, record: Lifecycle) -> Decision:
         """Send a command and return its decision, or raise the typed error of a refusal."""
-        return self._ask(Command(record))
+        command = Command(record)
+        self._send(command)
+        return self._read(command)
 
-    def _ask(self, command: Command) -> Decision:
-        """Send a command, or one more copy of it, and return the decision that counts. Raises Refused.
-
-        After DecisionTimeout or DeliveryFailed it is asked again with the same command: whatever was decided on an
-        earlier copy is taken into account.
-        """
-        deadline_s = self._options.decision_timeout_s
+    def _send(self, command: Command) -> None:
+        """Send a command, or one more copy of it after DecisionTimeout or DeliveryFailed. Raises QueueFull."""
         reader = self._decisions
         reader.expect(command.event_id)
         copy = command.next_copy()
@@ -152,6 +153,7 @@ class Client:
             if copy != command.copies:
                 return  # news of an earlier copy, while the caller waits for a later one
             if failure is not None:
+                command.failed = True
                 reader.fail(command.event_id, failure)
             else:
                 command.last_offset = offset
@@ -160,9 +162,14 @@ class Client:
         try:
             self._outbox.send(command.value, sent)
         except QueueFull:
-            command.copies -= 1
+            command.not_sent()
             raise
-        decision = reader.wait(command.event_id, command.answer, deadline_s)
+
+    def _read(self, command: Command) -> Decision:
+        """The decision that counts among those on all copies of a command. Raises Refused, and DecisionTimeout or
+        DeliveryFailed while there is none."""
+        deadline_s = self._options.decision_timeout_s
+        decision = self._decisions.wait(command.event_id, command.answer, deadline_s)
         if decision is None:
             raise DecisionTimeout(self._timeout_text(command, deadline_s))
         if decision.outcome not in YES:

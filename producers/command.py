@@ -22,6 +22,8 @@ class Command:
     copies: int = field(default=0, init=False)
     last_offset: int | None = field(default=None, init=False)
     """Where the last copy lies; none while it is on its way."""
+    failed: bool = field(default=False, init=False)
+    """Whether the last copy is known not to have been acknowledged."""
 
     def __post_init__(self) -> None:
         self.value = encode_checked(self.record)
@@ -37,8 +39,18 @@ class Command:
     def next_copy(self) -> int:
         """The number of the copy that is sent next."""
         self.copies += 1
-        self.last_offset = None
+        self.last_offset, self.failed = None, False
         return self.copies
+
+    def not_sent(self) -> None:
+        """The copy was not even queued."""
+        self.copies -= 1
+        self.failed = True
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a decision can come without another copy."""
+        return self.copies > 0 and not self.failed
 
     def answer(self, answers: Sequence[Decoded]) -> Decoded | None:
         """The answer that counts among those read: an acceptance of any copy, or the refusal of the last one, since

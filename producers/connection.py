@@ -8,7 +8,7 @@ from types import TracebackType
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from rollbook.infra.settings import LIFECYCLE_MAX_BYTES, PAYLOAD_MAX_BYTES, Settings, Topic
-from rollbook.producers.errors import ClientClosed, DeliveryFailed
+from rollbook.producers.errors import ClientClosed, DeliveryBroken, DeliveryFailed
 from rollbook.producers.process import Ownership
 from rollbook.schemas.errors import EnvironmentFault
 
@@ -133,14 +133,11 @@ class Connection:
         problem = "no report" if error is None else error.str()
         last = f" (last trouble: {self._last_fault})" if self._last_fault else ""
         # Once its sequence numbers are in doubt an idempotent producer publishes nothing any more.
-        remedy = (
-            "make a new client and publish the event again"
-            if error is not None and error.fatal()
-            else "see that the broker is up and publish the event again"
-        )
-        return DeliveryFailed(
-            f"{topic}:{partition} on {self._settings.bootstrap_servers}: {problem}{last}: {remedy}; should it have "
-            "arrived after all, the ledger sees a duplicate"
+        broken = error is not None and error.fatal()
+        remedy = "make a new client" if broken else "see that the broker is up"
+        return (DeliveryBroken if broken else DeliveryFailed)(
+            f"{topic}:{partition} on {self._settings.bootstrap_servers}: {problem}{last}: {remedy} and publish the "
+            "event again; should it have arrived after all, the ledger sees a duplicate"
         )
 
 

@@ -13,20 +13,25 @@ from rollbook.producers.reports import Reports
 from rollbook.schemas.records.common import PolicyRef, Source, SourceKind
 from rollbook.schemas.records.decision import Decision
 from rollbook.schemas.records.policy import (
+    AbandonReason,
     AckFailure,
     Activate,
     EvidenceKind,
+    PolicyAbandoned,
     PolicyCommitted,
     PolicyPrepared,
     Probe,
 )
+from rollbook.schemas.records.reward import Quarantine
 from rollbook.schemas.records.run import (
     Admission,
     Artifact,
     Enforcement,
     InitialPolicy,
     RewardIdentity,
+    RunClosed,
     RunConfigured,
+    Unpinned,
 )
 from rollbook.schemas.records.update import Abort, AbortDisposition, AbortReason
 
@@ -63,6 +68,7 @@ class Coordinator(Client):
         enforcement: Enforcement = Enforcement.GATE,
         pinned_contracts: Sequence[str] = (),
         pinned_rewards: Sequence[RewardIdentity] = (),
+        unpinned: Unpinned = Unpinned.REFUSE,
         **limits: int,
     ) -> Decision:
         """Open the run, or change its limits with a higher config_version.
@@ -78,9 +84,10 @@ class Coordinator(Client):
                 enforcement=enforcement,
                 admission=admission,
                 required_workers=tuple(required_workers),
-                initial_policy=initial_policy,
+                initial_policy=self._redaction.initial_policy(initial_policy),
                 pinned_contracts=tuple(pinned_contracts),
-                pinned_rewards=tuple(pinned_rewards),
+                pinned_rewards=tuple(self._redaction.rule(rule) for rule in pinned_rewards),
+                unpinned=unpinned,
                 **limits,
             )
         )
@@ -101,8 +108,8 @@ class Coordinator(Client):
             PolicyPrepared(
                 header=self._header(),
                 version=version,
-                label=label,
-                artifact=artifact,
+                label=self._redaction.name(label),
+                artifact=self._redaction.artifact(artifact),
                 parent_version=parent_version,
                 rollback_of=rollback_of,
                 update_ids=tuple(update_ids),
@@ -147,7 +154,7 @@ class Coordinator(Client):
 
     def acknowledge_failure(self, worker_id: str, failure: AckFailure, *, text: str = "") -> None:
         """Publish that such a worker does not serve what it should."""
-        self._publish(self._reports_of(worker_id).failing(self._header(), failure, text))
+        self._publish(self._reports_of(worker_id).failing(self._header(), failure, self._redaction.text(text)))
 
     def abort(self, update_id: str, *, text: str, disposition: AbortDisposition = AbortDisposition.RELEASE) -> Decision:
         """An operator ends an update; if it was started, its learner is fenced."""
@@ -157,10 +164,23 @@ class Coordinator(Client):
                 learner=None,
                 update_id=update_id,
                 reason=AbortReason.OPERATOR,
-                text=text,
+                text=self._redaction.text(text),
                 disposition=disposition,
             )
         )
+
+    def abandon(self, version: int, reason: AbandonReason) -> Decision:
+        """Give a policy up that will never be active; trajectories that it wrote are quarantined. Raises Refused."""
+        return self._command(PolicyAbandoned(header=self._header(), version=version, reason=reason))
+
+    def quarantine(self, trajectory_ids: Sequence[str], reason: str) -> Decision:
+        """Take trajectories out of use, for good. Raises Refused when none of them could be."""
+        reason = self._redaction.name(reason)
+        return self._command(Quarantine(header=self._header(), trajectory_ids=tuple(trajectory_ids), reason=reason))
+
+    def close_run(self, *, text: str = "") -> Decision:
+        """End the run: its open updates are aborted, its trajectories forgotten, every later record is refused."""
+        return self._command(RunClosed(header=self._header(), text=self._redaction.text(text)))
 
     def _reports_of(self, worker_id: str) -> Reports:
         return self._reports.setdefault(worker_id, Reports(worker_id, self._incarnation))

@@ -9,7 +9,7 @@ from types import TracebackType
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from rollbook.infra.settings import Settings, Topic
-from rollbook.producers.errors import ClientClosed
+from rollbook.producers.errors import ClientBroken, ClientClosed
 from rollbook.producers.process import Ownership
 from rollbook.producers.reading import group_less_consumer, watermarks
 from rollbook.schemas.codec import Decoded, unwrap, validate
@@ -59,7 +59,8 @@ class DecisionReader:
         self._changed = threading.Condition()
         self._expected: OrderedDict[str, _Expected] = OrderedDict()
         self._activity = _Activity()
-        self._fault: EnvironmentFault | None = None
+        self._chain = ""
+        self._fault: ClientBroken | None = None
         self._stopping = threading.Event()
         self._consumer = follow(settings)
         self._ownership.keep(self._consumer)
@@ -91,7 +92,7 @@ class DecisionReader:
         """The decision chosen, and its event is then forgotten; None when it is not there in time, and the answers
         read so far are kept.
 
-        Raises the failure that `fail` named, or EnvironmentFault when the topic cannot be read any more.
+        Raises the failure that `fail` named, or ClientBroken when the topic cannot be read any more.
         """
         self._check()
         with self._changed:
@@ -113,6 +114,11 @@ class DecisionReader:
         """Nobody will ask for it any more."""
         with self._changed:
             self._expected.pop(event_id, None)
+
+    @property
+    def chain(self) -> str:
+        """The link of the run's last decision that was read; empty before the first."""
+        return self._chain
 
     def activity(self, record_types: Collection[str]) -> int:
         """How many records of these types were accepted so far: a mark for `wait_for_activity`."""
@@ -189,14 +195,16 @@ class DecisionReader:
             entry = self._expected.get(str(decoded.fields["event_id"]))
             if entry is not None:
                 entry.answers.append(decoded)
-            if decoded.fields["run_id"] == self._run_id and decoded.fields["outcome"] == Outcome.ACCEPTED.value:
-                record_type = str(decoded.fields["record_type"])
-                self._activity.accepted[record_type] = self._activity.accepted.get(record_type, 0) + 1
+            if decoded.fields["run_id"] == self._run_id:
+                self._chain = str(decoded.fields["chain"])
+                if decoded.fields["outcome"] == Outcome.ACCEPTED.value:
+                    record_type = str(decoded.fields["record_type"])
+                    self._activity.accepted[record_type] = self._activity.accepted.get(record_type, 0) + 1
             self._changed.notify_all()
 
     def _break(self, problem: str) -> None:
         with self._changed:
-            self._fault = EnvironmentFault(
+            self._fault = ClientBroken(
                 f"decisions can no longer be read from {self._topic}: {problem}: make a new client (a newer rollbook, "
                 "should the record be of a newer schema)"
             )

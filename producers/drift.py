@@ -1,15 +1,30 @@
 """The figures of an `Admit`: how far the learner's policy is from the one that acted. Pure."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 
 from rollbook.processors.gates import abs_log_ratio
 from rollbook.producers.arrays import Field, active_reals
+from rollbook.producers.errors import OutOfOrder
 from rollbook.producers.loading import LoadedTrajectory
 from rollbook.schemas.codec import encode
 from rollbook.schemas.digests import float32_bytes, log_probs_digest
 from rollbook.schemas.records.payload import CurrentLogProbs
 from rollbook.schemas.records.update import AdmitItem
+
+
+def admit_items(
+    loaded: Mapping[str, LoadedTrajectory], current_log_probs: Mapping[str, npt.ArrayLike]
+) -> list[AdmitItem]:
+    """Figures of loaded trajectories. Raises OutOfOrder for one that is not loaded, ContractViolation."""
+    items: list[AdmitItem] = []
+    for index, (trajectory_id, current) in enumerate(current_log_probs.items()):
+        if trajectory_id not in loaded:
+            raise OutOfOrder(f"trajectory {trajectory_id} is not loaded: call update.load() before update.admit()")
+        items.append(admit_item(Field("Admit", f"items.{index}"), loaded[trajectory_id], current))
+    return items
 
 
 def admit_item(place: Field, trajectory: LoadedTrajectory, current_log_probs: npt.ArrayLike) -> AdmitItem:

@@ -1,50 +1,49 @@
-"""Reads a learner's current epoch from the ledger topic: for a supervisor that starts the next process."""
+"""What the ledger knows of a learner: its epoch, for a supervisor that starts the next process, and what a checkpoint
+of it contains."""
 
-import time
+from dataclasses import dataclass
 
-from confluent_kafka import KafkaException, TopicPartition
+from rollbook.infra.settings import Settings
+from rollbook.producers.ledger_topic import read_states
+from rollbook.schemas.records.ledger import CheckpointState, LearnerState, UpdateState, UpdateStatus
 
-from rollbook.infra.settings import Settings, Topic
-from rollbook.processors.ledger.keys import key_of
-from rollbook.producers.decisions import follow
-from rollbook.producers.reading import watermarks
-from rollbook.schemas.codec import decode_as
-from rollbook.schemas.errors import EnvironmentFault
-from rollbook.schemas.partition import partition_of
-from rollbook.schemas.records.ledger import LearnerState
-
-_POLL_S = 0.1
+_DEADLINE_S = 30.0
 
 
-def current_epoch(settings: Settings, run_id: str, learner_id: str, *, deadline_s: float = 30.0) -> int:
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The committed updates in a checkpoint's weights: how many, and the last of them."""
+
+    updates: int = 0
+    last_update_id: str | None = None
+
+
+def current_epoch(settings: Settings, run_id: str, learner_id: str, *, deadline_s: float = _DEADLINE_S) -> int:
     """The learner's epoch as the ledger last committed it; 0 when it never started. Raises EnvironmentFault.
 
     It is what the next `Trainer.start` must expect. A process that lost the race (EpochConflict) must not use it to try
     again itself: whoever decides that a learner is to be taken over does.
     """
-    topic = settings.topic(Topic.LEDGER)
-    key = key_of(run_id, "learner", learner_id)
-    consumer = follow(settings)
-    end = time.monotonic() + deadline_s
-    latest: bytes | None = None
-    try:
-        metadata = consumer.list_topics(timeout=deadline_s).topics.get(topic)
-        if metadata is None:
-            raise EnvironmentFault(f"topic {topic} does not exist: run `rollbook topics create`")
-        place = TopicPartition(topic, partition_of(run_id, len(metadata.partitions)))
-        low, high = watermarks(consumer, settings, place, deadline_s)
-        consumer.assign([TopicPartition(topic, place.partition, low)])
-        # The position passes transaction markers and compacted tails, which have no message.
-        while consumer.position([place])[0].offset < high and low < high:
-            message = consumer.poll(_POLL_S)
-            if message is not None and message.error() is None and message.key() == key:
-                latest = message.value()
-            if time.monotonic() > end:
-                raise EnvironmentFault(f"{topic} was not read within {deadline_s:g} s: see that the broker is up")
-    except KafkaException as fault:
-        raise EnvironmentFault(
-            f"{topic} on {settings.bootstrap_servers} cannot be read ({fault.args[0].str()}): see that the broker is up"
-        ) from fault
-    finally:
-        consumer.close()
-    return decode_as(LearnerState, latest).epoch if latest else 0
+    for state in read_states(settings, run_id, frozenset({"learner"}), deadline_s=deadline_s):
+        if isinstance(state, LearnerState) and state.learner_id == learner_id:
+            return state.epoch
+    return 0
+
+
+def contents_of(settings: Settings, run_id: str, checkpoint_id: str, *, deadline_s: float = _DEADLINE_S) -> Contents:
+    """What an accepted checkpoint contains: its learner's standing commits up to its last. Raises EnvironmentFault."""
+    states = read_states(settings, run_id, frozenset({"checkpoint", "update"}), deadline_s=deadline_s)
+    saved = next((s for s in states if isinstance(s, CheckpointState) and s.checkpoint_id == checkpoint_id), None)
+    if saved is None:
+        return Contents()
+    contained = [
+        state
+        for state in states
+        if isinstance(state, UpdateState)
+        and state.status is UpdateStatus.COMMITTED
+        and state.learner is not None
+        and state.learner.learner_id == saved.learner_id
+        and state.commit_order <= saved.commit_order
+    ]
+    last = max(contained, key=lambda update: update.commit_order, default=None)
+    return Contents(len(contained), None if last is None else last.update_id)

@@ -13,8 +13,16 @@ class DeliveryFailed(EnvironmentFault):
     """Something published did not reach the broker, or its acknowledgement did not reach us."""
 
 
+class ClientBroken(EnvironmentFault):
+    """The client can do no more, however long one waits: make a new one."""
+
+
 class DecisionTimeout(EnvironmentFault):
     """A command was sent and its decision not read in time: it may have been accepted."""
+
+
+class DeliveryBroken(DeliveryFailed, ClientBroken):
+    """Something did not arrive, and the client can publish nothing more."""
 
 
 class PayloadLost(EnvironmentFault):

@@ -6,8 +6,9 @@ from typing import Protocol
 from rollbook.producers.command import Command
 from rollbook.producers.errors import OutOfOrder, Refused, StartAnew
 from rollbook.producers.loading import LoadedTrajectory
-from rollbook.producers.outbox import Outbox
-from rollbook.schemas.records.common import Header, LearnerRef, Lifecycle
+from rollbook.producers.outbox import Outbox, PayloadBytes
+from rollbook.producers.redaction import Redaction
+from rollbook.schemas.records.common import Header, LearnerRef, Lifecycle, PayloadRef
 from rollbook.schemas.records.decision import Decision, ItemDecision, Outcome
 from rollbook.schemas.records.update import Commit, UpdateStarted
 
@@ -41,6 +42,10 @@ class Desk(Protocol):
         """Where recordings go."""
 
     @property
+    def redaction(self) -> Redaction:
+        """What may leave the process."""
+
+    @property
     def own_updates(self) -> int:
         """Updates that this learner's weights contain."""
 
@@ -50,14 +55,23 @@ class Desk(Protocol):
     def ask(self, command: Command) -> Decision:
         """Send a command and read its decision. Raises Refused, DecisionTimeout, DeliveryFailed, QueueFull."""
 
+    def send(self, command: Command) -> None:
+        """Queue a command. Raises QueueFull."""
+
+    def answer(self, command: Command) -> Decision:
+        """The decision on a command that was sent. Raises Refused, DecisionTimeout, DeliveryFailed."""
+
+    def deliver(self, payloads: Sequence[PayloadBytes]) -> tuple[PayloadRef, ...]:
+        """Publish payloads and wait until they are there. Raises DeliveryFailed, QueueFull."""
+
     def condemn(self, cause: StartAnew) -> None:
         """From here on this process must neither train nor export."""
 
     def changed_weights(self) -> None:
         """An optimizer step is about to be taken."""
 
-    def committed(self) -> None:
-        """The decision on a commit was read."""
+    def committed(self, update_id: str) -> None:
+        """The decision on the commit of an update was read."""
 
     def activity(self, record_types: Collection[str]) -> int:
         """A mark for `wait_for_activity`."""
@@ -78,6 +92,7 @@ class Exchange:
         self._unread: tuple[Command, TakeIn] | None = None
         self._weights_changed = False
         self._unsure = False
+        self._refusal: Refused | None = None
 
     @property
     def unread(self) -> Lifecycle | None:
@@ -98,8 +113,17 @@ class Exchange:
         """From here on any refusal means that weights and ledger disagree."""
         self._weights_changed = True
 
+    def note(self, refusal: Refused) -> None:
+        """A command in the background was refused; the training hears of it at its next call."""
+        self._refusal = self._refusal or refusal
+        if isinstance(refusal, StartAnew):
+            self._desk.condemn(refusal)
+
     def check_all_read(self) -> None:
-        """Raises OutOfOrder while a decision is unread."""
+        """Raises OutOfOrder while a decision is unread, and what a command in the background was refused for."""
+        if self._refusal is not None:
+            self._judge(None, self._refusal)
+            raise self._refusal
         if self.unread is not None:
             raise OutOfOrder(
                 f"the decision on {type(self.unread).__name__} of update {self._update_id} is unread: call "
@@ -135,7 +159,7 @@ class Exchange:
         """Give up on the unread decision, because what comes next ends the update whatever it was."""
         self._unread = None
 
-    def _judge(self, record: Lifecycle, refusal: Refused) -> None:
+    def _judge(self, record: Lifecycle | None, refusal: Refused) -> None:
         if isinstance(refusal, StartAnew):
             return  # the desk knows already
         if self._weights_changed or isinstance(record, Commit):

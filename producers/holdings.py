@@ -57,6 +57,14 @@ class Holdings:
         """Whether a row may be in the weights."""
         return bool(self._steps)
 
+    def resume(
+        self, held: Sequence[ItemDecision], admitted: Sequence[ItemDecision], refused: Sequence[ItemDecision]
+    ) -> None:
+        """Go on from what another process was answered."""
+        self._held = {item.trajectory_id: item for item in held}
+        self._admitted = {item.trajectory_id: item for item in admitted}
+        self._refused = {item.trajectory_id: item for item in refused}
+
     def reserved(self, items: Sequence[ItemDecision]) -> None:
         """Take in the answer to a Reserve."""
         for item in items:

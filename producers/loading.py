@@ -35,7 +35,8 @@ _SKIP = 1000
 
 @dataclass(frozen=True, slots=True)
 class LoadedSegment:
-    """A training row: `prompt_ids` [P] int32 (empty when redacted), the others [T] over the response tokens."""
+    """A training row: `prompt_ids` [P] int32, the others [T] over the response tokens. Token ids are empty where the
+    worker did not store them."""
 
     prompt_ids: IntArray
     response_ids: IntArray
@@ -137,8 +138,12 @@ def _segment(record: Generated, segment: Segment, ref: PayloadRef, data: bytes) 
         raise PayloadCorrupt(ref, f"its arrays have not the {segment.response_length} tokens of {trajectory_id}")
     if evidence_digest(row.action_mask, row.log_probs) != segment.evidence_digest:
         raise PayloadCorrupt(ref, f"mask and log-probs are not those that Generated of {trajectory_id} vouches for")
-    redacted = not len(row.response_ids)
-    if not redacted and tokens_digest(row.prompt_ids, row.response_ids) != segment.tokens_digest:
+    lengths = (len(row.prompt_ids), len(row.response_ids))
+    if lengths == (segment.prompt_length, segment.response_length):
+        fits = tokens_digest(row.prompt_ids, row.response_ids) == segment.tokens_digest
+    else:  # redacted, each wholly
+        fits = lengths[0] in (0, segment.prompt_length) and lengths[1] in (0, segment.response_length)
+    if not fits:
         raise PayloadCorrupt(ref, f"its tokens are not those that Generated of {trajectory_id} vouches for")
     return row
 

@@ -10,6 +10,7 @@ from rollbook.producers.arrays import Field, Number, mask_array, real, reals
 from rollbook.producers.delivery import Payload
 from rollbook.producers.errors import DeliveryFailed
 from rollbook.producers.outbox import Outbox, PayloadBytes
+from rollbook.producers.redaction import Redaction
 from rollbook.schemas.codec import encode
 from rollbook.schemas.digests import digest_of_digests, float32_bytes, mask_bytes
 from rollbook.schemas.errors import BadInput, RollbookError
@@ -86,6 +87,7 @@ class Recorder:
         update_id: str,
         rollout_id: int,
         rank: int,
+        redaction: Redaction,
     ) -> None:
         self._outbox = outbox
         self._header = header
@@ -93,6 +95,7 @@ class Recorder:
         self._update_id = update_id
         self._rollout_id = rollout_id
         self._rank = rank
+        self._redaction = redaction
         self._recorded: list[tuple[int, Payload]] = []
         self._spoiled = False
         self._sealed = False
@@ -165,7 +168,7 @@ class Recorder:
             epoch=step.epoch,
             rank=self._rank,
             world=step.world,
-            consumer_batch_id=step.consumer_batch_id,
+            consumer_batch_id=self._redaction.name(step.consumer_batch_id),
             policy=step.policy,
             config=step.config,
             cohorts=tuple(step.cohorts),
@@ -176,7 +179,7 @@ class Recorder:
             results=_results(step.results),
             row_terms=_row_terms(step.row_terms, len(rows)),
             kernel=step.kernel,
-            framework_version=step.framework_version,
+            framework_version=self._redaction.name(step.framework_version),
         )
 
 

@@ -42,7 +42,7 @@ class RewardService(Client):
     ) -> None:
         source = Source(kind=SourceKind.REWARD_SERVICE, id=service_id)
         super().__init__(settings, run_id, source, options, commands=False)
-        self._rule = rule
+        self._rule = self._redaction.rule(rule)
         self._remote = remote
 
     def reward(
@@ -57,7 +57,11 @@ class RewardService(Client):
         self.rewards([Reward(trajectory_id, raw_reward, components or {})], label_hash=label_hash)
 
     def rewards(self, rewards: Sequence[Reward], *, label_hash: str = "") -> None:
-        """Publish rewards that were judged against the same labels, in one record; per-token ones go first."""
+        """Publish rewards that were judged against the same labels, in one record; per-token ones go first.
+
+        `label_hash` is the sha256 of the labels; should it be the labels themselves, they are hashed here.
+        """
+        label_hash = self._redaction.label(label_hash)
         header = self._header()
         payloads = [
             PayloadBytes(reward.trajectory_id, _token_bytes(index, reward.token_rewards))
@@ -79,6 +83,7 @@ class RewardService(Client):
 
     def failed(self, trajectory_id: str, reason: RewardFailure, *, retriable: bool, text: str = "") -> None:
         """Publish that a reward could not be had: never a reward of 0."""
+        text = self._redaction.text(text)
         self._publish(
             RewardFailed(
                 header=self._header(),

@@ -7,11 +7,12 @@ from rollbook.producers.client import Client, Options
 from rollbook.producers.identity import now_ms
 from rollbook.producers.outbox import PayloadBytes
 from rollbook.producers.reports import Reports
-from rollbook.producers.segments import SegmentArrays, prepare
+from rollbook.producers.segments import SegmentArrays, prepare_all
 from rollbook.schemas.digests import contract_hash
 from rollbook.schemas.records.common import PayloadRef, PolicyRef, Source, SourceKind, TrajectoryIdentity
 from rollbook.schemas.records.policy import AckFailure, EvidenceKind, Probe
 from rollbook.schemas.records.rollout import (
+    Dispatched,
     FinishReason,
     Generated,
     GenerationFailed,
@@ -27,8 +28,9 @@ from rollbook.schemas.types import NamedText
 class RolloutWorker(Client):
     """Publishes what one worker generates; nothing here waits for the broker.
 
-    `incarnation` must rise with each start of the worker: by default its clock in milliseconds. `keep_payloads` False
-    publishes digests only, so that neither `load` nor the audit can see the arrays.
+    `incarnation` must rise with each start of the worker: by default its clock in milliseconds. `keep_tokens` stores
+    the token ids as well, for trainers that load them from the log; else only their digest is published.
+    `keep_payloads` False publishes digests only, so that neither `load` nor the audit can see masks and log-probs.
     """
 
     def __init__(
@@ -39,12 +41,15 @@ class RolloutWorker(Client):
         *,
         incarnation: int | None = None,
         keep_payloads: bool = True,
+        keep_tokens: bool = False,
         options: Options | None = None,
     ) -> None:
         source = Source(kind=SourceKind.ROLLOUT_WORKER, id=worker_id)
         super().__init__(settings, run_id, source, options, commands=False)
         self._worker_id = worker_id
         self._keep_payloads = keep_payloads
+        if keep_tokens:
+            self._redaction = self._redaction.keeping_tokens()
         self._reports = Reports(worker_id, now_ms() if incarnation is None else incarnation)
 
     @property
@@ -55,6 +60,7 @@ class RolloutWorker(Client):
         self, *, tokenizer: str, template: str, engine: str, sampling: Sampling, deterministic: bool = False
     ) -> str:
         """Publish the conditions of generation; returns the hash that trajectories cite. Each worker may do so."""
+        tokenizer, template, engine = map(self._redaction.name, (tokenizer, template, engine))
         digest = contract_hash(
             tokenizer=tokenizer, template=template, engine=engine, sampling=sampling, deterministic=deterministic
         )
@@ -71,6 +77,13 @@ class RolloutWorker(Client):
         )
         return digest
 
+    def dispatched(self, identity: TrajectoryIdentity, policy: PolicyRef, *, task: TaskSource) -> None:
+        """Publish that a generation has begun, so that one that dies is visible. Optional."""
+        task = self._redaction.task(task)
+        self._publish(
+            Dispatched(header=self._header(), identity=identity, task=task, policy=policy, worker_id=self._worker_id)
+        )
+
     def generated(
         self,
         identity: TrajectoryIdentity,
@@ -84,20 +97,24 @@ class RolloutWorker(Client):
         overrides: Mapping[str, str] | None = None,
     ) -> str:
         """Publish a whole trajectory, payloads first; returns its id. Raises ContractViolation naming the field."""
-        rows = [prepare(index, arrays) for index, arrays in enumerate(segments)]
+        rows = prepare_all(segments)
+        redaction = self._redaction
         record = Generated(
             header=self._header(),
             identity=identity,
             purpose=purpose,
-            task=task,
+            task=redaction.task(task),
             contract_hash=contract_hash,
-            overrides=tuple(NamedText(name=name, value=value) for name, value in (overrides or {}).items()),
-            segments=tuple(row.record() for row in rows),
+            overrides=tuple(
+                NamedText(name=name, value=redaction.setting(value)) for name, value in (overrides or {}).items()
+            ),
+            segments=tuple(row.record(redaction) for row in rows),
             finish_reason=finish_reason,
-            provenance=Provenance(rollout_partition_id=rollout_partition_id, worker_id=self._worker_id),
+            provenance=Provenance(rollout_partition_id=redaction.name(rollout_partition_id), worker_id=self._worker_id),
         )
         key = identity.trajectory_id
-        payloads = [PayloadBytes(key, row.payload(self._run_id, key)) for row in rows] if self._keep_payloads else []
+        stored = rows if self._keep_payloads else []
+        payloads = [PayloadBytes(key, row.payload(self._run_id, key, redaction)) for row in stored]
         self._outbox.publish(lambda refs: _referring(record, refs), payloads)
         return key
 
@@ -105,6 +122,7 @@ class RolloutWorker(Client):
         self, identity: TrajectoryIdentity, policy: PolicyRef, reason: GenerationFailure, *, text: str = ""
     ) -> None:
         """Publish that an attempt ended without a trajectory: never a reward of 0."""
+        text = self._redaction.text(text)
         self._publish(
             GenerationFailed(header=self._header(), identity=identity, policy=policy, reason=reason, text=text)
         )
@@ -115,7 +133,7 @@ class RolloutWorker(Client):
 
     def acknowledge_failure(self, failure: AckFailure, *, text: str = "") -> None:
         """Publish that the worker does not serve what it should."""
-        self._publish(self._reports.failing(self._header(), failure, text))
+        self._publish(self._reports.failing(self._header(), failure, self._redaction.text(text)))
 
 
 def _referring(record: Generated, refs: tuple[PayloadRef, ...]) -> Generated:

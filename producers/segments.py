@@ -1,12 +1,13 @@
 """Turns the arrays of one training row into what `Generated` says about it and what its payload holds. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from rollbook.producers.arrays import Field, active_reals, mask_array, token_ids
+from rollbook.producers.redaction import Redaction
 from rollbook.schemas.codec import encode
 from rollbook.schemas.digests import (
     FloatArray,
@@ -16,7 +17,6 @@ from rollbook.schemas.digests import (
     float32_bytes,
     int32_bytes,
     mask_bytes,
-    tokens_digest,
 )
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.payload import SegmentPayload
@@ -50,8 +50,14 @@ class PreparedSegment:
     action_mask: Mask
     log_probs: FloatArray
     spans: tuple[Span, ...]
+    follows_tools: bool = False
 
-    def record(self) -> Segment:
+    @property
+    def by_tool(self) -> Mask:
+        """Which response tokens [T] a tool wrote."""
+        return _written_by(Origin.TOOL, len(self.response_ids), self.spans)
+
+    def record(self, redaction: Redaction) -> Segment:
         """What `Generated` says of it, but for where its payload will lie. Raises ContractViolation."""
         with Field("Generated", f"segments.{self.index}").built_here():
             return Segment(
@@ -59,23 +65,34 @@ class PreparedSegment:
                 response_length=len(self.response_ids),
                 spans=self.spans,
                 active_tokens=int(self.action_mask.sum()),
-                tokens_digest=tokens_digest(self.prompt_ids, self.response_ids),
+                tokens_digest=redaction.digest_of_tokens(self.prompt_ids, self.response_ids, self.by_tool),
                 evidence_digest=evidence_digest(self.action_mask, self.log_probs),
             )
 
-    def payload(self, run_id: str, trajectory_id: str) -> bytes:
-        """The arrays as the `payloads` topic carries them."""
+    def payload(self, run_id: str, trajectory_id: str, redaction: Redaction) -> bytes:
+        """The arrays as the `payloads` topic carries them; replay needs mask and log-probs, and no token ids."""
+        prompt = redaction.stored_prompt(self.prompt_ids, follows_tools=self.follows_tools)
+        response = redaction.stored_response(self.response_ids, self.by_tool)
         return encode(
             SegmentPayload(
                 run_id=run_id,
                 trajectory_id=trajectory_id,
                 segment=self.index,
-                prompt_ids=int32_bytes(self.prompt_ids),
-                response_ids=int32_bytes(self.response_ids),
+                prompt_ids=int32_bytes(prompt),
+                response_ids=int32_bytes(response),
                 action_mask=mask_bytes(self.action_mask),
                 log_probs=float32_bytes(self.log_probs),
             )
         )
+
+
+def prepare_all(segments: Sequence[SegmentArrays]) -> list[PreparedSegment]:
+    """The rows of a trajectory. Raises ContractViolation."""
+    rows: list[PreparedSegment] = []
+    for index, arrays in enumerate(segments):
+        follows_tools = any(row.follows_tools or row.by_tool.any() for row in rows)
+        rows.append(replace(prepare(index, arrays), follows_tools=follows_tools))
+    return rows
 
 
 def prepare(index: int, arrays: SegmentArrays) -> PreparedSegment:
@@ -100,10 +117,14 @@ def prepare(index: int, arrays: SegmentArrays) -> PreparedSegment:
 
 
 def _check_authorship(field: Field, mask: Mask, spans: tuple[Span, ...]) -> None:
-    by_model = np.zeros(len(mask), np.bool_)
-    for span in spans:
-        if span.origin is Origin.MODEL:
-            by_model[span.start : span.end] = True
-    wrong = np.flatnonzero(mask & ~by_model)
+    wrong = np.flatnonzero(mask & ~_written_by(Origin.MODEL, len(mask), spans))
     if wrong.size:
         raise field.violation(f"position {int(wrong[0])} is active, but no span says that the model wrote it")
+
+
+def _written_by(origin: Origin, length: int, spans: tuple[Span, ...]) -> Mask:
+    written = np.zeros(length, np.bool_)
+    for span in spans:
+        if span.origin is origin:
+            written[span.start : span.end] = True
+    return written

@@ -1,29 +1,51 @@
-"""The client of a trainer: starts as a learner, then makes updates."""
+"""The client of a trainer: starts as a learner, then makes updates, and saves what they led to."""
 
-from collections.abc import Collection, Sequence
+import logging
+import time
+from collections.abc import Callable, Collection, Sequence
+from enum import StrEnum
+from typing import TypeVar
 
 from rollbook.infra.settings import Settings
 from rollbook.producers.client import Client, Options
 from rollbook.producers.command import Command
-from rollbook.producers.errors import OutOfOrder, StartAnew
+from rollbook.producers.epochs import contents_of
+from rollbook.producers.errors import ClientBroken, OutOfOrder, PayloadLost, Refused, StartAnew
 from rollbook.producers.fetch import Fetcher
+from rollbook.producers.handle import UpdateHandle
 from rollbook.producers.identity import new_id
 from rollbook.producers.loading import LoadedTrajectory, load_trajectories
-from rollbook.producers.outbox import Outbox
+from rollbook.producers.outbox import Outbox, PayloadBytes
+from rollbook.producers.redaction import Redaction
+from rollbook.producers.renewal import RENEWALS_A_LEASE
 from rollbook.producers.update import Update
-from rollbook.schemas.records.common import Header, LearnerRef, Source, SourceKind
+from rollbook.schemas.errors import EnvironmentFault
+from rollbook.schemas.records.common import Header, LearnerRef, PayloadRef, PolicyRef, Source, SourceKind
 from rollbook.schemas.records.decision import Decision, ItemDecision
 from rollbook.schemas.records.run import DriftGate
-from rollbook.schemas.records.update import Checkpoint, LearnerStarted
+from rollbook.schemas.records.update import Checkpoint, CheckpointSaved, LearnerStarted
 
 _LOAD_S = 60.0
+_PAYLOADS_S = 30.0
+_PAUSE_S = 1.0
+_NAME_CHARACTERS = 160
+_LOG = logging.getLogger("rollbook.producers")
+T = TypeVar("T")
+
+
+class OnUnavailable(StrEnum):
+    """What a trainer does that gets no decision in time: raise, or wait for as long as it takes."""
+
+    STOP = "stop"
+    WAIT = "wait"
 
 
 class Trainer(Client):
-    """One incarnation of a learner. `drift_gate` is what the run is configured with.
+    """One incarnation of a learner, in a run that gates. `drift_gate` and `lease_ms` are what the run is configured
+    with: with leases, each update is renewed in the background.
 
     After a fence, a refused Commit or a failure in a started update every call raises StartAnew: the process exports
-    nothing and exits, and a new one starts the learner anew.
+    nothing and exits, and a new one reloads the learner's last checkpoint and starts anew.
     """
 
     def __init__(
@@ -34,6 +56,8 @@ class Trainer(Client):
         *,
         incarnation: str | None = None,
         drift_gate: DriftGate = DriftGate.REQUIRED,
+        lease_ms: int = 0,
+        on_unavailable: OnUnavailable = OnUnavailable.STOP,
         rank: int = 0,
         options: Options | None = None,
     ) -> None:
@@ -42,10 +66,14 @@ class Trainer(Client):
         self._learner_id = learner_id
         self._incarnation = new_id() if incarnation is None else incarnation
         self._drift_gate = drift_gate
+        self._lease_ms = lease_ms
+        self._on_unavailable = on_unavailable
         self._rank = rank
         self._learner: LearnerRef | None = None
         self._condemned: StartAnew | None = None
         self._own_updates = 0
+        self._last_update_id: str | None = None
+        self._saving: Command | None = None
         self._weights_settled = True
         self._fetcher: Fetcher | None = None
 
@@ -64,14 +92,83 @@ class Trainer(Client):
         )
         decision = self.ask(Command(record))
         assert decision.learner is not None, "a decision on LearnerStarted names the epoch"
+        if checkpoint is not None and self._own_updates == 0:
+            found = self._insist(lambda: contents_of(self._settings, self._run_id, checkpoint.id))
+            self._own_updates, self._last_update_id = found.updates, found.last_update_id
         self._learner = decision.learner
         return decision
 
-    def update(self, rollout_id: int, *, update_id: str | None = None) -> Update:
-        """The update of a training iteration, to be used as a context manager; its id is never used again."""
+    def update(self, rollout_id: int, *, update_id: str | None = None, renew_every_s: float | None = None) -> Update:
+        """The update of a training iteration, to be used as a context manager; its id is never used again.
+
+        While it is open it is renewed every `renew_every_s` (0: never; by default three times a lease).
+        """
+        return self._make_update(update_id or new_id(), rollout_id, renew_every_s)
+
+    def adopt(self, handle: UpdateHandle, *, renew_every_s: float | None = None) -> Update:
+        """Go on with an update that another process of this learner's epoch reserved and handed over.
+
+        This one need not be started: it then acts for the handle's epoch. Raises OutOfOrder for another's handle.
+        """
         self._check()
-        needs_admission = self._drift_gate is DriftGate.REQUIRED
-        return Update(self, update_id or new_id(), rollout_id, needs_admission=needs_admission, rank=self._rank)
+        if handle.run_id != self._run_id or handle.learner.learner_id != self._learner_id:
+            raise OutOfOrder(
+                f"the handle is of learner {handle.learner.learner_id} in run {handle.run_id}, this trainer is "
+                f"{self._learner_id} in {self._run_id}: adopt it where it belongs"
+            )
+        if self._learner is not None and self._learner != handle.learner:
+            raise OutOfOrder(
+                f"the handle is of epoch {handle.learner.epoch}, this trainer acts for epoch {self._learner.epoch}: a "
+                "learner that starts anew ends what its older epoch reserved"
+            )
+        if self._learner is None:
+            self._learner = handle.learner
+            self._weights_settled = False  # where this process's weights come from nobody has said
+        self._own_updates = max(self._own_updates, handle.own_updates)
+        update = self._make_update(handle.update_id, handle.rollout_id, renew_every_s)
+        update.resume(handle)
+        return update
+
+    def checkpoint_saved(self, checkpoint_id: str, digest: str, policy: PolicyRef) -> Decision:
+        """Say that the weights as they are now are on disk under this id, so that a new process may start from them.
+
+        `policy` is the learner's newest one. Raises OutOfOrder unless `may_export`. After DecisionTimeout call it again
+        with the same arguments.
+        """
+        self._check()
+        if not self.may_export:
+            raise OutOfOrder(
+                f"the weights of {self._learner_id} may not be exported now: save between a commit that was read and "
+                "the next step"
+            )
+        checkpoint = Checkpoint(id=checkpoint_id, digest=digest)
+        command = self._unread_save(checkpoint, policy) or Command(
+            CheckpointSaved(
+                header=self._header(),
+                learner=self.learner,
+                checkpoint=checkpoint,
+                last_update_id=self._last_update_id,
+                policy=policy,
+                chain=self._decisions.chain,
+            )
+        )
+        self._saving = command
+        try:
+            decision = self.ask(command)
+        except Refused:
+            self._saving = None
+            raise
+        self._saving = None
+        return decision
+
+    def new_checkpoint_id(self) -> str:
+        """A checkpoint id that never recurs; it names the learner and its epoch, so that two processes never write to
+        the same place."""
+        return f"{self._name}-{new_id()}"
+
+    def artifact_name(self, version: int) -> str:
+        """A name for a policy's artifact that no other epoch of the learner uses."""
+        return f"{self._name}-v{version}"
 
     @property
     def learner(self) -> LearnerRef:
@@ -82,14 +179,15 @@ class Trainer(Client):
 
     @property
     def own_updates(self) -> int:
-        """Updates that this process has committed."""
+        """Updates in this process's weights: those of its checkpoint, and those that it has committed."""
         return self._own_updates
 
     @property
     def may_export(self) -> bool:
         """Whether the weights may leave as a policy or a checkpoint now.
 
-        So it is from an accepted start to the first step, and from a commit whose decision was read to the next step.
+        So it is from an accepted start to the first step, and from a commit whose decision was read to the next step;
+        never from the process that handed an update over, which does not have the weights.
         """
         return self._learner is not None and self._condemned is None and self._weights_settled
 
@@ -99,16 +197,35 @@ class Trainer(Client):
     def outbox(self) -> Outbox:
         return self._outbox
 
+    @property
+    def redaction(self) -> Redaction:
+        return self._redaction
+
     def header(self) -> Header:
         return self._header()
 
     def ask(self, command: Command) -> Decision:
         self._check()
+        again = True  # a caller that asks once more wants one more copy; who waits needs none while one is under way
+
+        def attempt() -> Decision:
+            nonlocal again
+            if again or not command.is_under_way:
+                self._send(command)
+            again = False
+            return self._read(command)
+
         try:
-            return self._ask(command)
+            return self._insist(attempt)
         except StartAnew as cause:
             self.condemn(cause)
             raise
+
+    def send(self, command: Command) -> None:
+        self._send(command)
+
+    def answer(self, command: Command) -> Decision:
+        return self._read(command)
 
     def condemn(self, cause: StartAnew) -> None:
         self._condemned = self._condemned or cause
@@ -116,8 +233,9 @@ class Trainer(Client):
     def changed_weights(self) -> None:
         self._weights_settled = False
 
-    def committed(self) -> None:
+    def committed(self, update_id: str) -> None:
         self._own_updates += 1
+        self._last_update_id = update_id
         self._weights_settled = True
 
     def activity(self, record_types: Collection[str]) -> int:
@@ -126,12 +244,18 @@ class Trainer(Client):
     def wait_for_activity(self, record_types: Collection[str], since: int, deadline_s: float) -> bool:
         return self._decisions.wait_for_activity(record_types, since, deadline_s)
 
+    def deliver(self, payloads: Sequence[PayloadBytes]) -> tuple[PayloadRef, ...]:
+        def attempt() -> tuple[PayloadRef, ...]:
+            return self._outbox.wait_for([self._outbox.payload(payload) for payload in payloads], _PAYLOADS_S)
+
+        return self._insist(attempt)
+
     def read(self, items: Sequence[ItemDecision]) -> list[LoadedTrajectory]:
         if not items:
             return []
-        if self._fetcher is None:
-            self._fetcher = Fetcher(self._settings)
-        return load_trajectories(self._fetcher, self._settings, self._outbox.partition, items, deadline_s=_LOAD_S)
+        fetcher = self._fetcher = self._fetcher or Fetcher(self._settings)
+        partition = self._outbox.partition
+        return self._insist(lambda: load_trajectories(fetcher, self._settings, partition, items, deadline_s=_LOAD_S))
 
     def close(self, deadline_s: float | None = None) -> None:
         try:
@@ -140,6 +264,37 @@ class Trainer(Client):
             if self._fetcher is not None:
                 self._fetcher.close()
                 self._fetcher = None
+
+    @property
+    def _name(self) -> str:
+        return f"{self._learner_id[:_NAME_CHARACTERS]}-e{self.learner.epoch}"
+
+    def _make_update(self, update_id: str, rollout_id: int, renew_every_s: float | None) -> Update:
+        self._check()
+        every_s = self._lease_ms / 1000 / RENEWALS_A_LEASE if renew_every_s is None else renew_every_s
+        needs_admission = self._drift_gate is DriftGate.REQUIRED
+        return Update(
+            self, update_id, rollout_id, needs_admission=needs_admission, rank=self._rank, renew_every_s=every_s
+        )
+
+    def _unread_save(self, checkpoint: Checkpoint, policy: PolicyRef) -> Command | None:
+        """The command on its way for the same checkpoint: made anew, its chain would be another and so a conflict."""
+        record = None if self._saving is None else self._saving.record
+        same = isinstance(record, CheckpointSaved) and (record.checkpoint, record.policy) == (checkpoint, policy)
+        return self._saving if same else None
+
+    def _insist(self, attempt: Callable[[], T]) -> T:
+        """The result of the attempt; where the trainer is to wait, as many attempts as it takes."""
+        while True:
+            try:
+                return attempt()
+            except (ClientBroken, PayloadLost):
+                raise
+            except EnvironmentFault as trouble:
+                if self._on_unavailable is not OnUnavailable.WAIT:
+                    raise
+                _LOG.warning("learner %s waits: %s", self._learner_id, trouble)
+                time.sleep(_PAUSE_S)
 
     def _check(self) -> None:
         self._connection.check()

@@ -7,36 +7,31 @@ from types import MappingProxyType, TracebackType
 
 import numpy.typing as npt
 
-from rollbook.producers.arrays import Field
-from rollbook.producers.drift import admit_item, current_payload
+from rollbook.producers.drift import admit_items, current_payload
 from rollbook.producers.errors import DecisionTimeout, NothingTaken, OutOfOrder, StartAnew, UpdateEnded
 from rollbook.producers.exchange import FEEDS, Desk, Exchange
+from rollbook.producers.handle import UpdateHandle
 from rollbook.producers.holdings import Holdings
 from rollbook.producers.loading import LoadedTrajectory
 from rollbook.producers.outbox import PayloadBytes
 from rollbook.producers.recording import Recorder, StepArrays
+from rollbook.producers.renewal import Renewal
+from rollbook.producers.update_records import UpdateRecords
 from rollbook.schemas.errors import RollbookError
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.decision import Decision, ItemDecision
 from rollbook.schemas.records.update import (
-    Abort,
     AbortDisposition,
-    AbortReason,
-    Admit,
     AdmitItem,
     Claim,
     ClaimOrder,
-    Commit,
     Disposition,
-    Reserve,
     ReserveItem,
     ReserveMode,
-    UpdateStarted,
 )
 
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
-_PAYLOADS_S = 30.0
 
 
 class Phase(StrEnum):
@@ -47,6 +42,10 @@ class Phase(StrEnum):
     STARTED = "started"
     COMMITTED = "committed"
     ABORTED = "aborted"
+    HANDED_OVER = "handed over"
+
+
+_OVER = (Phase.COMMITTED, Phase.ABORTED, Phase.HANDED_OVER)
 
 
 class Update:
@@ -56,7 +55,16 @@ class Update:
     stepped; a started update that raises makes `StartAnew`; one not yet started is aborted, and its rows are released.
     """
 
-    def __init__(self, desk: Desk, update_id: str, rollout_id: int, *, needs_admission: bool, rank: int) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        update_id: str,
+        rollout_id: int,
+        *,
+        needs_admission: bool,
+        rank: int = 0,
+        renew_every_s: float = 0.0,
+    ) -> None:
         self._desk = desk
         self._update_id = update_id
         self._rollout_id = rollout_id
@@ -65,9 +73,17 @@ class Update:
         self._reserve_part = 0
         self._admit_part = 0
         self._exchange = Exchange(desk, update_id)
+        self._records = UpdateRecords(desk, update_id)
+        self._renewal = Renewal(desk, self._records.renew, renew_every_s, self._exchange.note)
         self._loaded: dict[str, LoadedTrajectory] = {}
         self._recorder = Recorder(
-            desk.outbox, desk.header, learner=desk.learner, update_id=update_id, rollout_id=rollout_id, rank=rank
+            desk.outbox,
+            desk.header,
+            learner=desk.learner,
+            update_id=update_id,
+            rollout_id=rollout_id,
+            rank=rank,
+            redaction=desk.redaction,
         )
 
     @property
@@ -111,12 +127,14 @@ class Update:
 
         With `wait_s` it asks again, at most that long, whenever something happened that could have made one claimable.
         """
+        claim = Claim(max_groups=max_groups, order=order)
         end = time.monotonic() + wait_s
         pause = _FIRST_PAUSE_S
         while True:
             mark = self._desk.activity(FEEDS)
             try:
-                return self._reserve(policy, mode, claim=Claim(max_groups=max_groups, order=order))
+                record = self._records.reserve(self._reserve_part, policy, mode, claim=claim)
+                return self._exchange.ask(record, self._on_reserve)
             except NothingTaken:
                 if not self._desk.wait_for_activity(FEEDS, mark, max(0.0, end - time.monotonic())):
                     raise
@@ -128,7 +146,8 @@ class Update:
         self, items: Sequence[ReserveItem], policy: PolicyRef, *, mode: ReserveMode = ReserveMode.ALL
     ) -> Decision:
         """Reserve trajectories by name at the revisions last seen. Raises Refused."""
-        return self._reserve(policy, mode, items=tuple(items))
+        record = self._records.reserve(self._reserve_part, policy, mode, items=items)
+        return self._exchange.ask(record, self._on_reserve)
 
     def load(self) -> tuple[LoadedTrajectory, ...]:
         """All that is held, read back and verified, in the order of `held`; what was read before is not read again.
@@ -154,29 +173,51 @@ class Update:
         update where the drift gate is required: see `refused`. Raises ContractViolation, Refused.
         """
         self._exchange.check_all_read()
-        items: list[AdmitItem] = []
-        for index, (trajectory_id, current) in enumerate(current_log_probs.items()):
-            if trajectory_id not in self._loaded:
-                raise OutOfOrder(f"trajectory {trajectory_id} is not loaded: call update.load() before update.admit()")
-            items.append(admit_item(Field("Admit", f"items.{index}"), self._loaded[trajectory_id], current))
+        items = admit_items(self._loaded, current_log_probs)
         if keep_log_probs:
             items = self._with_payloads(items, current_log_probs)
-        record = Admit(
-            header=self._desk.header(),
+        own_updates = self._desk.own_updates if own_updates is None else own_updates
+        record = self._records.admit(self._admit_part, policy, own_updates, items)
+        return self._exchange.ask(record, self._on_admit)
+
+    def renew(self) -> Decision:
+        """Start the lease anew, where nothing does it in the background. Raises UpdateEnded, LearnerFenced."""
+        return self._exchange.ask(self._records.renew(), lambda _: None)
+
+    def handle(self) -> UpdateHandle:
+        """Hand the update over, reserved and not started: nothing more can be done with it here.
+
+        Leaving the block leaves it alone. `Trainer.adopt` goes on with it in another process of this learner's epoch;
+        that process is then the one whose weights change and may be exported.
+        """
+        self._check_phase(Phase.OPEN)
+        self._renewal.end()
+        self._phase = Phase.HANDED_OVER
+        self._desk.changed_weights()
+        return UpdateHandle(
+            run_id=self._desk.header().run_id,
             learner=self._desk.learner,
             update_id=self._update_id,
-            part=self._admit_part,
-            policy=policy,
-            own_updates=self._desk.own_updates if own_updates is None else own_updates,
-            items=tuple(items),
+            rollout_id=self._rollout_id,
+            held=self.held,
+            admitted=tuple(self.admitted.values()),
+            refused=tuple(self.refused.values()),
+            reserve_part=self._reserve_part,
+            admit_part=self._admit_part,
+            own_updates=self._desk.own_updates,
         )
-        return self._exchange.ask(record, self._on_admit)
+
+    def resume(self, handle: UpdateHandle) -> None:
+        """Go on where the handle left off; `Trainer.adopt` calls it."""
+        self._holdings.resume(handle.held, handle.admitted, handle.refused)
+        self._reserve_part, self._admit_part = handle.reserve_part, handle.admit_part
+        self._phase = Phase.OPEN
+        self._renewal.begin()
 
     def start(self) -> Decision:
         """Announce that rows enter the weights from here on; the decision lists what is held. Raises Refused."""
         self._check_phase(Phase.OPEN)
-        record = UpdateStarted(header=self._desk.header(), learner=self._desk.learner, update_id=self._update_id)
-        return self._exchange.ask(record, self._on_start)
+        return self._exchange.ask(self._records.started(), self._on_start)
 
     def step(self, trajectory_ids: Collection[str]) -> int:
         """Call before each optimizer step, with its rows; returns its step id. Raises NotTrainable, OutOfOrder.
@@ -193,7 +234,7 @@ class Update:
         self, trajectory_ids: Collection[str], reason: str, *, disposition: Disposition = Disposition.RELEASE
     ) -> None:
         """Name held rows that will not be trained on, for the Commit to say so. Raises NotTrainable."""
-        self._holdings.drop(trajectory_ids, reason, disposition)
+        self._holdings.drop(trajectory_ids, self._desk.redaction.name(reason), disposition)
 
     def record_step(self, step_id: int, step: StepArrays) -> None:
         """Queue the recording of an optimizer step, for replay; its troubles never reach the training."""
@@ -209,30 +250,15 @@ class Update:
         `expected_ranks` are the ranks that will seal recordings; by default this one, if it recorded anything.
         """
         self._check_phase(Phase.STARTED)
+        self._renewal.end()
         steps, dropped = self._holdings.settle()
         own_rank = (self._recorder.rank,) if self._recorder.used else ()
-        record = Commit(
-            header=self._desk.header(),
-            learner=self._desk.learner,
-            update_id=self._update_id,
-            steps=steps,
-            dropped=dropped,
-            expected_ranks=own_rank if expected_ranks is None else tuple(expected_ranks),
-        )
+        record = self._records.commit(steps, dropped, own_rank if expected_ranks is None else expected_ranks)
         return self._exchange.ask(record, self._on_commit)
 
     def abort(self, text: str = "", *, disposition: AbortDisposition = AbortDisposition.RELEASE) -> Decision:
         """End the update before it was started. Raises UpdateInDoubt afterwards."""
-        self._exchange.forget()  # an abort ends the id, whatever became of a command whose decision is unread
-        record = Abort(
-            header=self._desk.header(),
-            learner=self._desk.learner,
-            update_id=self._update_id,
-            reason=AbortReason.UPDATE_FAILED,
-            text=text,
-            disposition=disposition,
-        )
-        return self._exchange.ask(record, self._on_abort)
+        return self._abort(self._desk.redaction.text(text), disposition)
 
     def resend(self) -> Decision:
         """After DecisionTimeout: send the same bytes again, and take in whichever copy was accepted, if one was."""
@@ -244,34 +270,27 @@ class Update:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is None:
-            self._finish()
-        else:
-            self._give_up(error)
-
-    def _reserve(self, policy: PolicyRef, mode: ReserveMode, **what: object) -> Decision:
-        record = Reserve(
-            header=self._desk.header(),
-            learner=self._desk.learner,
-            update_id=self._update_id,
-            part=self._reserve_part,
-            policy=policy,
-            mode=mode,
-            **what,
-        )
-        return self._exchange.ask(record, self._on_reserve)
+        try:
+            if error is None:
+                self._finish()
+            else:
+                self._give_up(error)
+        finally:
+            self._renewal.end()
 
     def _with_payloads(self, items: list[AdmitItem], current: Mapping[str, npt.ArrayLike]) -> list[AdmitItem]:
-        outbox, run_id = self._desk.outbox, self._desk.header().run_id
-        payloads = [
-            outbox.payload(PayloadBytes(key, current_payload(run_id, self._update_id, key, current[key])))
-            for key in (item.trajectory_id for item in items)
-        ]
-        refs = outbox.wait_for(payloads, _PAYLOADS_S)
+        run_id = self._desk.header().run_id
+        refs = self._desk.deliver(
+            [
+                PayloadBytes(key, current_payload(run_id, self._update_id, key, current[key]))
+                for key in (item.trajectory_id for item in items)
+            ]
+        )
         return [item.model_copy(update={"payload": ref}) for item, ref in zip(items, refs, strict=True)]
 
     def _on_reserve(self, decision: Decision) -> None:
         self._phase = Phase.OPEN
+        self._renewal.begin()
         self._reserve_part += 1
         self._holdings.reserved(decision.items)
 
@@ -285,7 +304,7 @@ class Update:
 
     def _on_commit(self, _: Decision) -> None:
         self._phase = Phase.COMMITTED
-        self._desk.committed()
+        self._desk.committed(self._update_id)
 
     def _on_abort(self, _: Decision) -> None:
         self._phase = Phase.ABORTED
@@ -316,7 +335,7 @@ class Update:
             self.resend()
 
     def _give_up(self, error: BaseException) -> None:
-        if self._phase in (Phase.COMMITTED, Phase.ABORTED) or isinstance(error, StartAnew):
+        if self._phase in _OVER or isinstance(error, StartAnew):
             return
         if self._phase is Phase.STARTED or self._exchange.may_be_started:
             cause = self._condemn(f"it failed after it was started ({type(error).__name__}: {error})")
@@ -335,9 +354,14 @@ class Update:
         """Whether the ledger may hold rows for an update that is not started."""
         return self._phase is Phase.OPEN or (self._phase is Phase.NEW and self._exchange.unsure)
 
+    def _abort(self, text: str, disposition: AbortDisposition) -> Decision:
+        self._renewal.end()
+        self._exchange.forget()  # an abort ends the id, whatever became of a command whose decision is unread
+        return self._exchange.ask(self._records.abort(text, disposition), self._on_abort)
+
     def _abort_quietly(self, text: str) -> None:
         try:
-            self.abort(text)
+            self._abort(text, AbortDisposition.RELEASE)
         except UpdateEnded:
             self._phase = Phase.ABORTED  # its lease was over, or an operator was faster
 

@@ -221,7 +221,7 @@ def main(folder: RunFolder, arguments: list[str]) -> None:
     settings = folder.cluster()
     folder.next_policy(after=-1)  # before the run is configured, which comes first, nobody is heard
     with (
-        RolloutWorker(settings, plan.run_id, worker_id) as rollout,
+        RolloutWorker(settings, plan.run_id, worker_id, keep_tokens=True) as rollout,
         RewardService(settings, plan.run_id, f"verifier-of-{worker_id}", REWARD_RULE) as rewards,
     ):
         DemoWorker(index, len(plan.workers), plan.config, journal, rollout, rewards).run(folder)

@@ -58,7 +58,7 @@ class Published:
 def publish(settings: Settings, trajectories: list[list[SegmentArrays]]) -> Published:
     ids = []
     with (
-        RolloutWorker(settings, RUN, "worker-0") as worker,
+        RolloutWorker(settings, RUN, "worker-0", keep_tokens=True) as worker,
         RewardService(settings, RUN, "rewards-0", RULE) as rewards,
     ):
         for segments in trajectories:

@@ -88,7 +88,7 @@ def test_a_payload_above_the_limit_of_a_record_is_cut_and_joined(settings: Setti
         log_probs=log_probs,
         policy=POLICY,
     )
-    with RolloutWorker(settings, "run-0", "worker-0") as worker:
+    with RolloutWorker(settings, "run-0", "worker-0", keep_tokens=True) as worker:
         publish(worker, [segment])
     (seen,) = read_topic(settings, Topic.LIFECYCLE)
     assert isinstance(seen.record, Generated)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rollbook.infra.settings import Settings, Topic
-from rollbook.producers import Reward, RewardService, RolloutWorker, new_identity
+from rollbook.producers import Redaction, Reward, RewardService, RolloutWorker, new_identity
 from rollbook.producers.segments import prepare
 from rollbook.schemas.codec import ContractViolation
 from rollbook.schemas.records.reward import DiscardReason
@@ -47,12 +47,12 @@ TOOL = Span(start=4, end=5, origin=Origin.TOOL)
 )
 def test_a_row_of_a_trajectory(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ContractViolation, match=rf"^Generated: field segments\.3\.{message}"):
-        prepare(3, replace(GOOD, **change)).record()
+        prepare(3, replace(GOOD, **change)).record(Redaction())
 
 
 def test_a_masked_position_may_hold_anything() -> None:
     log_probs = [-1.0, -1.0, -1.0, NAN, -1.0]
-    assert prepare(0, replace(GOOD, log_probs=log_probs)).record().active_tokens == 4
+    assert prepare(0, replace(GOOD, log_probs=log_probs)).record(Redaction()).active_tokens == 4
 
 
 @dataclass

@@ -117,7 +117,7 @@ def world(settings: Settings, *, drift_gate: DriftGate = DriftGate.REQUIRED) -> 
     run_id = f"run-{new_id()}"
     with (
         Coordinator(settings, run_id, "coordinator-0", options=PATIENT) as coordinator,
-        RolloutWorker(settings, run_id, "worker-0") as worker,
+        RolloutWorker(settings, run_id, "worker-0", keep_tokens=True) as worker,
         RewardService(settings, run_id, "rewards-0", RULE) as rewards,
     ):
         coordinator.configure(
@@ -157,6 +157,7 @@ def read_topic(settings: Settings, topic: Topic) -> list[Seen]:
             "group.id": "tests",
             "isolation.level": "read_committed",
             "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 10,
             "log_level": 0,
         }
     )
@@ -165,6 +166,7 @@ def read_topic(settings: Settings, topic: Topic) -> list[Seen]:
     try:
         for partition in consumer.list_topics(name, timeout=10).topics[name].partitions:
             low, high = consumer.get_watermark_offsets(TopicPartition(name, partition), timeout=10)
+            consumer.unassign()  # an assignment over another one can stall
             consumer.assign([TopicPartition(name, partition, low)])
             while low < high and consumer.position([TopicPartition(name, partition)])[0].offset < high:
                 message = consumer.poll(0.1)
