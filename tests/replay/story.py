@@ -85,6 +85,7 @@ class Story:
     ledger: Ledger = field(default_factory=lambda: Ledger(0, 1))
     rows: dict[str, TrainedRow] = field(default_factory=dict)
     learner_id: str = "learner-0"
+    enforcement: Enforcement = Enforcement.GATE
     epoch: int = 0
     events: int = 0
     remote_rewards: bool = False
@@ -132,7 +133,7 @@ class Story:
             config_version=1,
             fold_version=1,
             partition_count=1,
-            enforcement=Enforcement.GATE,
+            enforcement=self.enforcement,
             admission=ADMISSION,
             required_workers=("worker-0",),
             initial_policy=INITIAL,

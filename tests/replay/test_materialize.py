@@ -8,6 +8,7 @@ from rollbook.replay.bundle.model import Capability, StageId
 from rollbook.replay.bundle.strictjson import parse
 from rollbook.replay.materialize.provenance import Position, Provenance
 from rollbook.schemas.records.decision import Outcome
+from rollbook.schemas.records.run import Enforcement
 from rollbook.tests.replay.materialized import passing, tree, write, write_run
 from rollbook.tests.replay.story import DECISIONS, LIFECYCLE, Story
 
@@ -195,6 +196,22 @@ def test_a_late_update_is_found_without_reading_the_log_before_it(story: Story, 
     assert story.log.reads.get(LIFECYCLE, 0) == 0
     assert story.log.reads[DECISIONS] < 1_200
     assert story.end > 1_600
+
+
+@pytest.mark.parametrize("told", [(), ("reserved",), ("reserved", "started")])
+def test_in_observe_mode_a_commit_is_a_fact_whatever_came_before_it(told: tuple[str, ...], tmp_path: Path) -> None:
+    story = Story(enforcement=Enforcement.OBSERVE).opened()
+    a, b = story.group("a"), story.group("b")
+    if "reserved" in told:
+        story.reserve("u0", a)
+    if "started" in told:
+        story.start("u0")
+    decision = story.commit("u0", [[*a, *b]])
+    assert decision.violation
+    story.seal("u0", [story.recording("u0", 0, [*a, *b])])
+    report = write(story, tmp_path)
+    assert report.complete
+    passing(report.written[0].path)
 
 
 def test_one_step_may_take_the_rows_of_another_again(story: Story, tmp_path: Path) -> None:
