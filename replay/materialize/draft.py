@@ -30,7 +30,7 @@ from rollbook.replay.materialize.checks import RankStep, Row
 from rollbook.replay.materialize.evidence import Recording
 from rollbook.replay.materialize.report import CannotWrite, NotWritten
 from rollbook.replay.stages import STAGES
-from rollbook.schemas.digests import digest_of_digests, floats_of
+from rollbook.schemas.digests import digest_of_digests, floats_of, mask_of
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.payload import ArrayName
 
@@ -38,6 +38,8 @@ _SCALARS = ("loss", "pg_loss", "entropy_loss", "pg_clipfrac", "ppo_kl")
 _TERMS = _SCALARS[1:]
 _REQUIRED = (ArrayName.OLD_LOG_PROBS, ArrayName.LOG_PROBS, ArrayName.ENTROPY, ArrayName.ADVANTAGES)
 _WITH_KL = (ArrayName.REF_LOG_PROBS, ArrayName.KL)
+_DISTANCE = (ArrayName.OLD_LOG_PROBS.value, ArrayName.REF_LOG_PROBS.value, ArrayName.KL.value)
+_REWARDS = (ArrayName.ADVANTAGES.value, ArrayName.RETURNS.value)
 _OPTIONAL = (*_WITH_KL, ArrayName.RETURNS)
 _STAGES = (
     StageId.SAMPLE,
@@ -179,7 +181,24 @@ def _token_tensors(recording: Recording, rows: Sequence[Row]) -> Mapping[str, Te
                 f"{recording.place}: array {name.value} has {len(data)} bytes, its rows have {tokens} tokens",
             )
         tensors[name.value] = floats_of(data)[kept]
-    return tensors
+    return _finite_where_masked(tensors, rows)
+
+
+def _finite_where_masked(tensors: dict[str, Tensor], rows: Sequence[Row]) -> Mapping[str, Tensor]:
+    """A bundle holds finite values only, a recording anything where its mask is 0: there 0 is written for what is not
+    finite, so that each stage gives again what stands there (the distance of 0 to 0 is 0, an advantage is its row's
+    reward). Active values are left as they are, for the format to refuse."""
+    if all(np.isfinite(tensor).all() for tensor in tensors.values()):
+        return tensors
+    masked = ~np.concatenate([mask_of(row.row.loss_mask) for row in rows])
+    rewards = np.repeat([row.row.reward for row in rows], [len(row.row.loss_mask) for row in rows])
+    distance = [tensors[name] for name in _DISTANCE if name in tensors]
+    unknown = ~np.logical_and.reduce([np.isfinite(tensor) for tensor in distance])
+    found = {}
+    for name, tensor in tensors.items():
+        noise = masked & (unknown if name in _DISTANCE else ~np.isfinite(tensor))
+        found[name] = np.where(noise, rewards.astype(np.float32) if name in _REWARDS else np.float32(0), tensor)
+    return found
 
 
 def _row_terms(recording: Recording) -> Mapping[str, Tensor]:

@@ -12,7 +12,7 @@ from rollbook.replay.materialize.report import NotWritten
 from rollbook.schemas.digests import float32_bytes, floats_of
 from rollbook.schemas.records.payload import ArrayName, Role, SegmentPayload, StepRecording, World
 from rollbook.schemas.types import NamedNumber
-from rollbook.tests.replay.materialized import problem, tree, write
+from rollbook.tests.replay.materialized import passing, problem, tree, write
 from rollbook.tests.replay.story import LIFECYCLE, PAYLOADS, Story
 
 Plant = Callable[[StepRecording], StepRecording]
@@ -104,6 +104,14 @@ def with_padding(**fields: Any) -> Plant:
 
 
 DISAGREES, INCOMPLETE, UNFIT = NotWritten.DISAGREEMENT, NotWritten.INCOMPLETE_RECORDING, NotWritten.NOT_REPRESENTABLE
+EVERY = (
+    ArrayName.OLD_LOG_PROBS,
+    ArrayName.LOG_PROBS,
+    ArrayName.REF_LOG_PROBS,
+    ArrayName.ENTROPY,
+    ArrayName.KL,
+    ArrayName.ADVANTAGES,
+)
 OLD = ArrayName.OLD_LOG_PROBS
 LOG, ARRAYS_AT = f"{LIFECYCLE}:0@", f"{PAYLOADS}:0@"
 CASES: list[tuple[str, Plant, NotWritten, tuple[str, ...]]] = [
@@ -173,6 +181,17 @@ def test_padding_is_left_out(tmp_path: Path) -> None:
     story.update("padded", [story.group("b")], plant=with_padding())
     plain, padded = write(story, tmp_path).written
     assert (plain.samples, padded.samples) == (2, 2)
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_masked_may_hold_anything(tmp_path: Path, name: ArrayName, value: float) -> None:
+    story = Story().opened()
+    story.update("u0", [story.group("a")], plant=token(name, 2, value))
+    (written,) = write(story, tmp_path).written
+    bundle = passing(written.path)
+    expected = bundle.index.samples[0].reward if name is ArrayName.ADVANTAGES else 0
+    assert bundle.tensors[name.value][2] == np.float32(expected)
 
 
 ARRAYS: list[tuple[str, dict[str, Any], str]] = [
