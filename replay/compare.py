@@ -1,7 +1,7 @@
 """Recomputed against recorded values: |actual - expected| <= atol + rtol * |expected|, or what a float32 trainer's
 rounding may do where that is more; and where it first fails."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from rollbook.replay.stages import DEFAULT_TOLERANCE, EXACT, Output, Unit
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Rounding = Callable[[], Floats | None]
 
 
 def compare(
@@ -23,9 +24,10 @@ def compare(
     tolerance: Tolerance,
     sample_ids: Sequence[str],
     ends: Ints,
-    rounding: Floats | None = None,
+    rounding: Rounding = lambda: None,
 ) -> FieldResult:
-    """One output. `ends` is the end of each sample in a flat array of tokens, `rounding` what each value may be off.
+    """One output. `ends` is the end of each sample in a flat array of tokens; `rounding` says what each value may be
+    off, and is asked only when some do not agree without it.
 
     A recomputed value that is not finite never agrees: recorded ones always are, the reader sees to it.
     """
@@ -35,8 +37,8 @@ def compare(
         raise ValueError(f"{output.field}: {actual.size} recomputed values for {expected.size} recorded ones")
     if tolerance == EXACT:
         # JSON has more digits than the result's type: 0.1 is exactly the float32 that is nearest to it.
-        expected, rounding = expected.astype(values.dtype).astype(np.float64), None
-    outside = ~_within(actual, expected, tolerance, None)
+        expected, rounding = expected.astype(values.dtype).astype(np.float64), lambda: None
+    outside = ~_within(actual, expected, tolerance)
     diverging = np.flatnonzero(outside & ~_within(actual, expected, tolerance, rounding))
     rounded = int(outside.sum()) - diverging.size
     error = np.abs(actual - expected)
@@ -60,7 +62,7 @@ def compare(
     )
 
 
-def settled(expected: Floats, recomputed: Array, rounding: Floats | None) -> Array:
+def settled(expected: Floats, recomputed: Array, rounding: Rounding) -> Array:
     """What the next stage computes from: the recorded values where the recomputed ones agree, else the recomputed.
 
     A difference that is none to a reader must not add up to one in a sum over many values. How close is equal is the
@@ -73,9 +75,11 @@ def settled(expected: Floats, recomputed: Array, rounding: Floats | None) -> Arr
     return xp.where(xp.asarray(agrees, device=where), recorded, recomputed)
 
 
-def _within(actual: Floats, expected: Floats, tolerance: Tolerance, rounding: Floats | None) -> Bools:
-    allowed = tolerance.atol + tolerance.rtol * np.abs(expected)
-    close: Bools = np.abs(actual - expected) <= (allowed if rounding is None else np.maximum(allowed, rounding))
+def _within(actual: Floats, expected: Floats, tolerance: Tolerance, rounding: Rounding = lambda: None) -> Bools:
+    error = np.abs(actual - expected)
+    close: Bools = error <= tolerance.atol + tolerance.rtol * np.abs(expected)
+    if not close.all() and (possible := rounding()) is not None:
+        close |= (error <= possible) & np.isfinite(error)
     return close
 
 

@@ -5,7 +5,8 @@ Pure: a bundle in memory goes in, a report comes out. A recomputed value feeds t
 a recomputed value agrees with the recorded one the latter goes on, so that no rounding adds up on the way.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from rollbook.replay.result import (
     Verdict,
     most_specific,
 )
-from rollbook.replay.run import Run, run_of
+from rollbook.replay.run import Floats, Run, run_of
 from rollbook.replay.selection import Selection
 from rollbook.replay.stages import EXACT, STAGES, Output, Results, Roundings, Stage, Unit
 from rollbook.replay.text import visible
@@ -70,7 +71,7 @@ def _replay_stage(run: Run, stage: Stage, selection: Selection) -> StageResult:
         return StageResult(stage.id, outcome, reason, ())
     results = stage.kernel(run.chain)
     run.chain.recomputed.update(results)
-    fields = tuple(_compare_outputs(run, stage, results, stage.rounding(run.chain, results)))
+    fields = tuple(_compare_outputs(run, stage, results))
     if not fields:
         return StageResult(stage.id, Outcome.SKIPPED, "a sum over all samples, and only a part was selected", ())
     if all(field.first is None for field in fields):
@@ -93,7 +94,11 @@ def _why_not(run: Run, stage: Stage, selection: Selection) -> tuple[Outcome | No
     return None, ""
 
 
-def _compare_outputs(run: Run, stage: Stage, results: Results, roundings: Roundings) -> Iterator[FieldResult]:
+def _compare_outputs(run: Run, stage: Stage, results: Results) -> Iterator[FieldResult]:
+    @cache
+    def roundings() -> Roundings:
+        return stage.rounding(run.chain, results)
+
     settling = set(results)
     for output in stage.outputs:
         if output.unit is Unit.SCALAR and run.positions is not None:
@@ -101,11 +106,15 @@ def _compare_outputs(run: Run, stage: Stage, results: Results, roundings: Roundi
         recorded = run.recorded(output)
         if recorded is None:
             continue
-        tolerance, rounding = _tolerance(run.bundle, stage, output), roundings.get(output.result)
+        tolerance, rounding = _tolerance(run.bundle, stage, output), partial(_of, roundings, output.result)
         yield compare(output, recorded, results[output.result], tolerance, run.sample_ids, run.ends, rounding)
         if output.unit is not Unit.SCALAR and output.result in settling:
             settling.remove(output.result)
             run.chain.recomputed[output.result] = settled(recorded, results[output.result], rounding)
+
+
+def _of(roundings: Callable[[], Roundings], result: str) -> Floats | None:
+    return roundings().get(result)
 
 
 def _tolerance(bundle: Bundle, stage: Stage, output: Output) -> Tolerance:

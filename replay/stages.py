@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+
 from rollbook.replay.batch import Chain
 from rollbook.replay.bundle.model import Capability, Config, Expected, Index, Sample, StageId, Tolerance
 from rollbook.replay.kernels.advantages import grpo_advantages
 from rollbook.replay.kernels.array import Array, namespace
 from rollbook.replay.kernels.kl import ESTIMATORS, token_kl
-from rollbook.replay.kernels.policy_loss import policy_loss
+from rollbook.replay.kernels.policy_loss import clip_doubt, policy_loss
 from rollbook.replay.kernels.rewards import group_rewards
 from rollbook.replay.rounding import Floats, group_rounding, sum_rounding
 
@@ -165,11 +167,28 @@ def _loss_policy(chain: Chain) -> Results:
 
 
 def _loss_rounding(chain: Chain, results: Results) -> Roundings:
-    """Of the scalars: in a batch of whole groups the terms cancel, and with them the digits of a float32 sum."""
+    """Of the scalars: in a batch of whole groups the terms cancel, and with them the digits of a float32 sum. Of the
+    share that is clipped: whole tokens, where an exponential's last digit decides."""
+    batch = chain.batch
+    config = batch.config
     names = ("pg_loss", "entropy_loss", "pg_clipfrac", "ppo_kl")
     terms = {name: results[f"sample_{name}"] for name in names}
-    entropy = chain.batch.config.entropy_coef * terms["entropy_loss"]
-    return {"loss": sum_rounding(terms["pg_loss"], entropy), **{name: sum_rounding(terms[name]) for name in names}}
+    doubt = clip_doubt(
+        chain.tokens("old_log_probs"),
+        chain.tokens("log_probs"),
+        batch.mask,
+        batch.lengths,
+        eps_clip=config.eps_clip,
+        eps_clip_high=config.eps_clip_high,
+    )
+    clipped = np.asarray(doubt).astype(np.float64)
+    sums = {name: sum_rounding(terms[name]) for name in names}
+    return {
+        **sums,
+        "loss": sum_rounding(terms["pg_loss"], config.entropy_coef * terms["entropy_loss"]),
+        "pg_clipfrac": sums["pg_clipfrac"] + clipped.sum(),
+        "sample_pg_clipfrac": clipped,
+    }
 
 
 def _no_kernel(_: Chain) -> Results:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from rollbook.replay.kernels.array import Array, namespace
 from rollbook.replay.kernels.reduce import sample_means
 
+_CLIP_STEPS = 8 * 2.0**-24
+"""How far two libraries' float32 exponentials may lie apart, relative."""
+
 
 @dataclass(frozen=True, slots=True)
 class PolicyLossTerms:
@@ -70,3 +73,15 @@ def policy_loss(
         ppo_kl=single(ppo_kl),
         terms=PolicyLossTerms(*(single(means[at, :]) for at in range(len(token_values)))),
     )
+
+
+def clip_doubt(
+    old_log_probs: Array, log_probs: Array, mask: Array, lengths: Array, *, eps_clip: float, eps_clip_high: float
+) -> Array:
+    """The share of each sample's active tokens whose ratio lies so close to a bound that the last digit of an
+    exponential decides whether it is clipped; float64 [samples]. Arrays as in `policy_loss`."""
+    xp = namespace(old_log_probs, log_probs, mask, lengths)
+    ratio = xp.exp(log_probs - old_log_probs)
+    bounds = (1 - eps_clip, 1 + eps_clip_high)
+    low, high = (xp.abs(ratio - bound) <= _CLIP_STEPS * bound for bound in bounds)
+    return sample_means(xp.astype(low | high, ratio.dtype), mask, lengths)

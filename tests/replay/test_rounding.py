@@ -166,6 +166,44 @@ def test_the_bounds_cover_torch_in_float32() -> None:
             assert np.all(error <= np.maximum(possible, 1e-6 + 1e-5 * np.abs(double)))
 
 
+@pytest.mark.parametrize(("steps", "outcome"), [(1, Outcome.PASSED), (40, Outcome.DIVERGES)])
+def test_whether_a_token_at_the_bound_is_clipped_is_left_to_the_trainer(steps: int, outcome: Outcome) -> None:
+    """The first token's ratio is 1.28 but for the last digits, below it; the trainer says that it was clipped."""
+    bundle = read_bundle(FIXTURES / "full-nostd-kl0")
+    config, tensors = bundle.index.config, dict(bundle.tensors)
+    new = tensors["log_probs"].copy()
+    new[0] = tensors["old_log_probs"][0] + np.float32(np.log(1.28))
+    while np.exp(new[0] - tensors["old_log_probs"][0]) >= np.float32(1.28):
+        new[0] = np.nextafter(new[0], np.float32(-9))
+    for _ in range(steps):
+        new[0] = np.nextafter(new[0], np.float32(-9))
+    mask = np.frombuffer(b"".join(sample.loss_mask for sample in bundle.index.samples), np.bool_)
+    found = policy_loss(
+        tensors["old_log_probs"],
+        new,
+        tensors["advantages"],
+        tensors["entropy"],
+        mask,
+        np.asarray([sample.response_length for sample in bundle.index.samples]),
+        eps_clip=config.eps_clip,
+        eps_clip_high=config.eps_clip_high,
+        entropy_coef=config.entropy_coef,
+    )
+    active = int(mask[: bundle.index.samples[0].response_length].sum())
+    scalars = {name: float(getattr(found, name)) for name in ("loss", "pg_loss", "entropy_loss", "ppo_kl")}
+    loss = PolicyLoss(pg_clipfrac=float(found.pg_clipfrac) + 1 / active, **scalars)
+    expected = bundle.expected.model_copy(update={"loss_policy": loss})
+    changed = replace(bundle, tensors={**tensors, "log_probs": new}, expected=expected)
+    assert stage(changed, StageId.LOSS_POLICY).outcome is outcome
+
+
+def test_what_floats_cannot_hold_is_never_rounding() -> None:
+    bundle = read_bundle(FIXTURES / "loss-only")
+    new = bundle.tensors["log_probs"] + np.float32(500) * (np.arange(29) == 0).astype(np.float32)
+    found = stage(replace(bundle, tensors={**bundle.tensors, "log_probs": new}), StageId.LOSS_POLICY)
+    assert {field.field for field in found.fields if field.first is not None} >= {"loss", "pg_loss", "ppo_kl"}
+
+
 def test_a_sum_in_float32_over_terms_that_cancel_agrees() -> None:
     terms = np.random.default_rng(1).normal(size=2048).astype(np.float32)
     terms -= terms.mean()
