@@ -64,13 +64,13 @@ def _give_up(
     before = [_trajectory(run, held) for held in update.held]
     orphans = orphan_policies(run, [update.update_id])
     end_update(run, update, UpdateStatus.ABORTED, event, content=at.content)
-    quarantined = quarantine_tainted(run, orphans)
+    quarantined = quarantine_tainted(run, orphans, "an orphaned policy")
     items = tuple(
         item(held.trajectory_id, Reason.RELEASED, held, _trajectory(run, held.trajectory_id)) for held in before
     )
     changes = (
         *mass_change("policies orphaned", map(str, orphans)),
-        *mass_change("trajectories quarantined with an orphaned policy", quarantined),
+        *quarantined,
     )
     return items, changes
 

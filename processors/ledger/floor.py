@@ -2,7 +2,7 @@
 
 from rollbook.processors.ledger.lag import policy_number
 from rollbook.processors.ledger.learner import end_update
-from rollbook.processors.ledger.moves import move
+from rollbook.processors.ledger.moves import let_go_of_waiting, move
 from rollbook.processors.ledger.store import Run, behavior_version
 from rollbook.processors.ledger.verdict import At, Verdict, mass_change, subject
 from rollbook.processors.lifecycle import Event, allowed
@@ -30,19 +30,21 @@ def raise_floor(run: Run) -> tuple[MassChange, ...]:
     if floor == run.head.floor:
         return ()
     run.change_head(floor=floor)
-    forgotten, expired = [], []
+    forgotten, expired, dropped = [], [], []
     for trajectory in run.trajectories.values():
         if behavior_version(trajectory) >= floor or trajectory.status is TrajectoryStatus.RESERVED:
             continue
         if allowed(trajectory.status, Event.EXPIRE):
             move(run, trajectory, Event.EXPIRE)
             expired.append(trajectory.trajectory_id)
+            dropped += [fact.subject_id for fact in let_go_of_waiting(run, trajectory.trajectory_id)]
         else:
             run.trajectories.drop(trajectory.trajectory_id)
             forgotten.append(trajectory.trajectory_id)
     return (
         *mass_change(f"trajectories below version {floor} forgotten", forgotten),
         *mass_change(f"trajectories below version {floor} offline", expired),
+        *mass_change(f"facts that waited for what is below version {floor} dropped", dropped),
         *mass_change(f"facts that waited since before version {floor} dropped", _drop_pending(run, floor)),
     )
 

@@ -75,7 +75,7 @@ def _start_anew(run: Run, record: LearnerStarted, contained: int) -> Verdict:
     for update in undone:
         forgotten += [name for name in update.trained if _consumed_by(run, update, name) is None]
         rolled_back += roll_back(run, update)
-    quarantined = quarantine_tainted(run, orphans)
+    quarantined = quarantine_tainted(run, orphans, "an orphaned policy")
     changes = (
         *mass_change("updates aborted", (update.update_id for update in opened)),
         *mass_change("trajectories released", released),
@@ -84,7 +84,7 @@ def _start_anew(run: Run, record: LearnerStarted, contained: int) -> Verdict:
         *mass_change("trajectories rolled back, but forgotten", forgotten),
         *mass_change("checkpoints orphaned", checkpoints),
         *mass_change("policies orphaned", map(str, orphans)),
-        *mass_change("trajectories quarantined with an orphaned policy", quarantined),
+        *quarantined,
     )
     return Verdict(
         Outcome.ACCEPTED,

@@ -3,7 +3,10 @@
 from collections.abc import Iterable
 
 from rollbook.processors.ledger.store import Run
+from rollbook.processors.ledger.verdict import mass_change
 from rollbook.processors.lifecycle import Event, allowed, next_state
+from rollbook.processors.reasons import Reason
+from rollbook.schemas.records.decision import MassChange, Released
 from rollbook.schemas.records.ledger import TrajectoryState, TrajectoryStatus
 
 
@@ -34,15 +37,29 @@ def tainted(run: Run, trajectory: TrajectoryState) -> bool:
     return False
 
 
-def quarantine_tainted(run: Run, versions: Iterable[int]) -> list[str]:
-    """Quarantine the trajectories with a span of these versions that can be and are tainted; returns their ids."""
-    ids = []
+def let_go_of_waiting(run: Run, trajectory_id: str) -> tuple[Released, ...]:
+    """A trajectory that ended before it was generated: what waits for it will have no turn, and must not wait on."""
+    fact = run.pending.get(f"trajectory {trajectory_id}")
+    if fact is None:
+        return ()
+    run.pending.drop(f"trajectory {trajectory_id}")
+    reason = Reason.ILLEGAL_TRANSITION.value
+    return (Released(offset=fact.offset, record_type=fact.record_type, subject_id=fact.subject_id, reason=reason),)
+
+
+def quarantine_tainted(run: Run, versions: Iterable[int], why: str) -> tuple[MassChange, ...]:
+    """Quarantine the trajectories with a span of these versions that can be and are tainted."""
+    ids, dropped = [], []
     for trajectory in run.trajectories.live_with(versions):
         held = trajectory.status is TrajectoryStatus.RESERVED
         if not held and allowed(trajectory.status, Event.QUARANTINE) and tainted(run, trajectory):
             move(run, trajectory, Event.QUARANTINE)
             ids.append(trajectory.trajectory_id)
-    return ids
+            dropped += [fact.subject_id for fact in let_go_of_waiting(run, trajectory.trajectory_id)]
+    return (
+        *mass_change(f"trajectories quarantined with {why}", ids),
+        *mass_change(f"facts dropped that waited for what was quarantined with {why}", dropped),
+    )
 
 
 def orphan_policies(run: Run, update_ids: Iterable[str]) -> list[int]:

@@ -6,7 +6,7 @@ from rollbook.processors.ledger.lag import known_policy
 from rollbook.processors.ledger.matrix import PolicyPhase, StateOf, row
 from rollbook.processors.ledger.moves import quarantine_tainted
 from rollbook.processors.ledger.store import Run
-from rollbook.processors.ledger.verdict import At, Verdict, mass_change, subject
+from rollbook.processors.ledger.verdict import At, Verdict, subject
 from rollbook.processors.reasons import Reason
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.decision import Outcome, Released, Subject
@@ -39,13 +39,13 @@ def policy_prepared(run: Run, record: PolicyPrepared, at: At) -> Verdict:
     policy = _new_policy(run, record, source, restored is not None, at)
     committed, waiting = _committed_early(run, policy)
     run.policies.put(record.version, policy.model_copy(update={"committed": committed}))
-    quarantined = quarantine_tainted(run, (record.version,))
+    changes = quarantine_tainted(run, (record.version,), "a tainted policy")
     return Verdict(
         Outcome.ACCEPTED,
         Reason.OK,
         subject=about,
         released=(*waiting, *_acked_early(run, record)),
-        mass_changes=mass_change("trajectories quarantined with a tainted policy", quarantined),
+        mass_changes=changes,
     )
 
 
@@ -216,9 +216,7 @@ def policy_abandoned(run: Run, record: PolicyAbandoned, at: At) -> Verdict:
     if policy is None or found.outcome is not Outcome.ACCEPTED:
         return Verdict(found.outcome, found.reason, subject=about)
     run.policies.put(record.version, policy.model_copy(update={"abandoned": True}))
-    changes = mass_change(
-        "trajectories quarantined with an abandoned policy", quarantine_tainted(run, (record.version,))
-    )
+    changes = quarantine_tainted(run, (record.version,), "an abandoned policy")
     return Verdict(Outcome.ACCEPTED, Reason.OK, record.reason.value, about, mass_changes=changes)
 
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 
 from rollbook.processors.ledger.matrix import StateOf, row
-from rollbook.processors.ledger.moves import move
+from rollbook.processors.ledger.moves import let_go_of_waiting, move
 from rollbook.processors.ledger.store import Run
 from rollbook.processors.ledger.verdict import At, Verdict, item, outcome_of, subject
 from rollbook.processors.reasons import Reason
@@ -62,7 +62,9 @@ def quarantine(run: Run, record: Quarantine, at: At) -> Verdict:
 def _take_out(run: Run, record_type: str, ids: tuple[str, ...], done: Reason, why: str) -> Verdict:
     items = tuple(_take_one_out(run, record_type, trajectory_id) for trajectory_id in ids)
     outcome, reason = outcome_of(items, (done,))
-    return Verdict(outcome, reason, subject=subject("run", run.run_id), detail=why, items=items)
+    over = [one.trajectory_id for one in items if one.reason == done]
+    released = tuple(fact for name in over for fact in let_go_of_waiting(run, name))
+    return Verdict(outcome, reason, subject=subject("run", run.run_id), detail=why, items=items, released=released)
 
 
 def _take_one_out(run: Run, record_type: str, trajectory_id: str) -> ItemDecision:

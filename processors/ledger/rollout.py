@@ -1,7 +1,9 @@
 """Dispatched, Generated and GenerationFailed: trajectories become known, and facts that waited take their turn."""
 
+from dataclasses import replace
+
 from rollbook.processors.ledger.matrix import Row, StateOf, row
-from rollbook.processors.ledger.moves import tainted
+from rollbook.processors.ledger.moves import let_go_of_waiting, tainted
 from rollbook.processors.ledger.reward import rewarding
 from rollbook.processors.ledger.store import Run
 from rollbook.processors.ledger.verdict import At, Verdict, item, subject
@@ -27,7 +29,9 @@ def dispatched(run: Run, record: Dispatched, at: At) -> Verdict:
         return Verdict(Outcome.REJECTED, refused, subject=subject("trajectory", record.identity.trajectory_id))
     fresh, reason = _untainted(run, _new(record.identity, {record.policy}, at), found.reason)
     run.trajectories.put(fresh.trajectory_id, fresh)
-    return _verdict(None, Outcome.ACCEPTED, reason, fresh)
+    over = fresh.status is not TrajectoryStatus.DISPATCHED
+    released = let_go_of_waiting(run, fresh.trajectory_id) if over else ()
+    return replace(_verdict(None, Outcome.ACCEPTED, reason, fresh), released=released)
 
 
 def generated(run: Run, record: Generated, at: At) -> Verdict:
@@ -143,8 +147,7 @@ def _arrive(run: Run, known: TrajectoryState | None, fresh: TrajectoryState, fou
         after, released = _apply(after, fact)
     after, reason = _untainted(run, after, found.reason)
     run.trajectories.put(fresh.trajectory_id, after)
-    verdict = _verdict(known, Outcome.ACCEPTED, reason, after)
-    return Verdict(verdict.outcome, verdict.reason, subject=verdict.subject, items=verdict.items, released=released)
+    return replace(_verdict(known, Outcome.ACCEPTED, reason, after), released=released)
 
 
 def _untainted(run: Run, arrived: TrajectoryState, reason: Reason) -> tuple[TrajectoryState, Reason]:
