@@ -28,18 +28,22 @@ from rollbook.producers.errors import (
     UpdateEnded,
     UpdateInDoubt,
 )
+from rollbook.producers.facts import ObservedRow
 from rollbook.producers.handle import UpdateHandle
 from rollbook.producers.identity import new_id, new_identity
 from rollbook.producers.loading import LoadedSegment, LoadedTrajectory
+from rollbook.producers.observed import ObservedUpdate
+from rollbook.producers.observing import ObservingTrainer
 from rollbook.producers.outbox import Counters
 from rollbook.producers.payloads import read_payload
+from rollbook.producers.phase import Phase
 from rollbook.producers.recording import RowArrays, StepArrays
 from rollbook.producers.redaction import Redaction, Treatment
 from rollbook.producers.reward import Reward, RewardService
 from rollbook.producers.rollout import RolloutWorker
 from rollbook.producers.segments import SegmentArrays
 from rollbook.producers.trainer import OnUnavailable, Trainer
-from rollbook.producers.update import Phase, Update
+from rollbook.producers.update import Update
 
 __all__ = [
     "ClientBroken",
@@ -55,6 +59,9 @@ __all__ = [
     "LoadedTrajectory",
     "NotTrainable",
     "NothingTaken",
+    "ObservedRow",
+    "ObservedUpdate",
+    "ObservingTrainer",
     "OnUnavailable",
     "Options",
     "OutOfOrder",

@@ -13,6 +13,7 @@ from rollbook.producers.errors import DecisionTimeout, DeliveryFailed, QueueFull
 from rollbook.producers.identity import new_id, now_ms
 from rollbook.producers.outbox import MAX_BYTES, MAX_EVENTS, Counters, OnError, Outbox
 from rollbook.producers.redaction import Redaction
+from rollbook.producers.revisions import Revisions
 from rollbook.schemas.records.common import Header, Lifecycle, Source, SourceKind
 from rollbook.schemas.records.decision import Decision
 from rollbook.schemas.records.reward import Discarded, DiscardReason
@@ -45,7 +46,14 @@ class Client:
     """
 
     def __init__(
-        self, settings: Settings, run_id: str, source: Source, options: Options | None, *, commands: bool
+        self,
+        settings: Settings,
+        run_id: str,
+        source: Source,
+        options: Options | None,
+        *,
+        commands: bool,
+        revisions: Revisions | None = None,
     ) -> None:
         self._settings = settings
         self._run_id = run_id
@@ -69,7 +77,11 @@ class Client:
         if commands:
             try:
                 self._reader = DecisionReader(
-                    settings, run_id, self._outbox.partition, connect_timeout_s=self._options.connect_timeout_s
+                    settings,
+                    run_id,
+                    self._outbox.partition,
+                    connect_timeout_s=self._options.connect_timeout_s,
+                    revisions=revisions,
                 )
             except BaseException:
                 self._connection.close()

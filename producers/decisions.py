@@ -12,6 +12,7 @@ from rollbook.infra.settings import Settings, Topic
 from rollbook.producers.errors import ClientBroken, ClientClosed
 from rollbook.producers.process import Ownership
 from rollbook.producers.reading import group_less_consumer, watermarks
+from rollbook.producers.revisions import Revisions
 from rollbook.schemas.codec import Decoded, unwrap, validate
 from rollbook.schemas.errors import EnvironmentFault, RollbookError
 from rollbook.schemas.records.decision import Decision, Outcome
@@ -46,12 +47,18 @@ class _Activity:
 class DecisionReader:
     """Follows one partition of `decisions` from its end at the time of the call, in a thread of its own.
 
-    `expect` comes before the record is sent, `wait` after; only decisions that are expected are kept. Raises
-    EnvironmentFault when the topic cannot be read.
+    `expect` comes before the record is sent, `wait` after; only decisions that are expected are kept. `revisions` takes
+    in what all decisions say of trajectories. Raises EnvironmentFault when the topic cannot be read.
     """
 
     def __init__(
-        self, settings: Settings, run_id: str, partition: int, *, connect_timeout_s: float = CONNECT_TIMEOUT_S
+        self,
+        settings: Settings,
+        run_id: str,
+        partition: int,
+        *,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        revisions: Revisions | None = None,
     ) -> None:
         self._ownership = Ownership("decision reader")
         self._run_id = run_id
@@ -60,6 +67,7 @@ class DecisionReader:
         self._expected: OrderedDict[str, _Expected] = OrderedDict()
         self._activity = _Activity()
         self._chain = ""
+        self._revisions = revisions
         self._fault: ClientBroken | None = None
         self._stopping = threading.Event()
         self._consumer = follow(settings)
@@ -114,6 +122,11 @@ class DecisionReader:
         """Nobody will ask for it any more."""
         with self._changed:
             self._expected.pop(event_id, None)
+
+    def wait_until(self, reached: Callable[[], bool], deadline_s: float) -> bool:
+        """Wait until the decisions read so far make it true."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._fault is not None or reached(), deadline_s)
 
     @property
     def chain(self) -> str:
@@ -197,6 +210,8 @@ class DecisionReader:
                 entry.answers.append(decoded)
             if decoded.fields["run_id"] == self._run_id:
                 self._chain = str(decoded.fields["chain"])
+                if self._revisions is not None:
+                    self._revisions.note_items(decoded.fields["items"])
                 if decoded.fields["outcome"] == Outcome.ACCEPTED.value:
                     record_type = str(decoded.fields["record_type"])
                     self._activity.accepted[record_type] = self._activity.accepted.get(record_type, 0) + 1

@@ -1,6 +1,7 @@
 """The figures of an `Admit`: how far the learner's policy is from the one that acted. Pure."""
 
 from collections.abc import Mapping
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -8,16 +9,30 @@ import numpy.typing as npt
 from rollbook.processors.gates import abs_log_ratio
 from rollbook.producers.arrays import Field, active_reals
 from rollbook.producers.errors import OutOfOrder
-from rollbook.producers.loading import LoadedTrajectory
+from rollbook.producers.outbox import PayloadBytes
 from rollbook.schemas.codec import encode
-from rollbook.schemas.digests import float32_bytes, log_probs_digest
+from rollbook.schemas.digests import FloatArray, Mask, float32_bytes, log_probs_digest
 from rollbook.schemas.records.payload import CurrentLogProbs
 from rollbook.schemas.records.update import AdmitItem
 
 
-def admit_items(
-    loaded: Mapping[str, LoadedTrajectory], current_log_probs: Mapping[str, npt.ArrayLike]
-) -> list[AdmitItem]:
+class Evidence(Protocol):
+    """What was recorded of a trajectory when it acted; arrays [T] over its segments' response tokens in order."""
+
+    @property
+    def trajectory_id(self) -> str: ...
+
+    @property
+    def evidence_digest(self) -> str: ...
+
+    @property
+    def action_mask(self) -> Mask: ...
+
+    @property
+    def log_probs(self) -> FloatArray: ...
+
+
+def admit_items(loaded: Mapping[str, Evidence], current_log_probs: Mapping[str, npt.ArrayLike]) -> list[AdmitItem]:
     """Figures of loaded trajectories. Raises OutOfOrder for one that is not loaded, ContractViolation."""
     items: list[AdmitItem] = []
     for index, (trajectory_id, current) in enumerate(current_log_probs.items()):
@@ -27,7 +42,7 @@ def admit_items(
     return items
 
 
-def admit_item(place: Field, trajectory: LoadedTrajectory, current_log_probs: npt.ArrayLike) -> AdmitItem:
+def admit_item(place: Field, trajectory: Evidence, current_log_probs: npt.ArrayLike) -> AdmitItem:
     """Figures of one trajectory from `current_log_probs` [T], its segments' response tokens joined in order.
 
     Both sides are float32 and compared in float64 (`abs_log_ratio`). Raises ContractViolation for another length, or
@@ -47,13 +62,19 @@ def admit_item(place: Field, trajectory: LoadedTrajectory, current_log_probs: np
         )
 
 
-def current_payload(run_id: str, update_id: str, trajectory_id: str, current_log_probs: npt.ArrayLike) -> bytes:
-    """The current log-probs as the `payloads` topic carries them, for the audit."""
-    return encode(
-        CurrentLogProbs(
-            run_id=run_id,
-            update_id=update_id,
-            trajectory_id=trajectory_id,
-            log_probs=float32_bytes(np.asarray(current_log_probs)),
+def current_payloads(run_id: str, update_id: str, current_log_probs: Mapping[str, npt.ArrayLike]) -> list[PayloadBytes]:
+    """The current log-probs of trajectories as the `payloads` topic carries them, for the audit."""
+    return [
+        PayloadBytes(
+            trajectory_id,
+            encode(
+                CurrentLogProbs(
+                    run_id=run_id,
+                    update_id=update_id,
+                    trajectory_id=trajectory_id,
+                    log_probs=float32_bytes(np.asarray(current)),
+                )
+            ),
         )
-    )
+        for trajectory_id, current in current_log_probs.items()
+    ]

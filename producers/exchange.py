@@ -34,6 +34,10 @@ class Desk(Protocol):
     """What an update needs of its trainer."""
 
     @property
+    def run_id(self) -> str:
+        """The run."""
+
+    @property
     def learner(self) -> LearnerRef:
         """The learner in its epoch."""
 

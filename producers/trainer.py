@@ -9,6 +9,7 @@ from typing import TypeVar
 from rollbook.infra.settings import Settings
 from rollbook.producers.client import Client, Options
 from rollbook.producers.command import Command
+from rollbook.producers.decisions import DecisionReader
 from rollbook.producers.epochs import contents_of
 from rollbook.producers.errors import ClientBroken, OutOfOrder, PayloadLost, Refused, StartAnew
 from rollbook.producers.fetch import Fetcher
@@ -18,6 +19,7 @@ from rollbook.producers.loading import LoadedTrajectory, load_trajectories
 from rollbook.producers.outbox import Outbox, PayloadBytes
 from rollbook.producers.redaction import Redaction
 from rollbook.producers.renewal import RENEWALS_A_LEASE
+from rollbook.producers.revisions import Revisions
 from rollbook.producers.update import Update
 from rollbook.schemas.errors import EnvironmentFault
 from rollbook.schemas.records.common import Header, LearnerRef, PayloadRef, PolicyRef, Source, SourceKind
@@ -60,9 +62,10 @@ class Trainer(Client):
         on_unavailable: OnUnavailable = OnUnavailable.STOP,
         rank: int = 0,
         options: Options | None = None,
+        revisions: Revisions | None = None,
     ) -> None:
         source = Source(kind=SourceKind.TRAINER, id=learner_id)
-        super().__init__(settings, run_id, source, options, commands=True)
+        super().__init__(settings, run_id, source, options, commands=True, revisions=revisions)
         self._learner_id = learner_id
         self._incarnation = new_id() if incarnation is None else incarnation
         self._drift_gate = drift_gate
@@ -183,6 +186,11 @@ class Trainer(Client):
         return self._own_updates
 
     @property
+    def last_update_id(self) -> str | None:
+        """The last of them in commit order; none: the initial policy's weights."""
+        return self._last_update_id
+
+    @property
     def may_export(self) -> bool:
         """Whether the weights may leave as a policy or a checkpoint now.
 
@@ -196,6 +204,10 @@ class Trainer(Client):
     @property
     def outbox(self) -> Outbox:
         return self._outbox
+
+    @property
+    def decisions(self) -> DecisionReader:
+        return self._decisions
 
     @property
     def redaction(self) -> Redaction:

@@ -2,18 +2,17 @@
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from enum import StrEnum
 from types import MappingProxyType, TracebackType
 
 import numpy.typing as npt
 
-from rollbook.producers.drift import admit_items, current_payload
+from rollbook.producers.drift import admit_items, current_payloads
 from rollbook.producers.errors import DecisionTimeout, NothingTaken, OutOfOrder, StartAnew, UpdateEnded
 from rollbook.producers.exchange import FEEDS, Desk, Exchange
 from rollbook.producers.handle import UpdateHandle
 from rollbook.producers.holdings import Holdings
 from rollbook.producers.loading import LoadedTrajectory
-from rollbook.producers.outbox import PayloadBytes
+from rollbook.producers.phase import OVER, Phase
 from rollbook.producers.recording import Recorder, StepArrays
 from rollbook.producers.renewal import Renewal
 from rollbook.producers.update_records import UpdateRecords
@@ -22,7 +21,6 @@ from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.decision import Decision, ItemDecision
 from rollbook.schemas.records.update import (
     AbortDisposition,
-    AdmitItem,
     Claim,
     ClaimOrder,
     Disposition,
@@ -32,20 +30,6 @@ from rollbook.schemas.records.update import (
 
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
-
-
-class Phase(StrEnum):
-    """Where an update stands, as far as decisions have been read."""
-
-    NEW = "new"
-    OPEN = "open"
-    STARTED = "started"
-    COMMITTED = "committed"
-    ABORTED = "aborted"
-    HANDED_OVER = "handed over"
-
-
-_OVER = (Phase.COMMITTED, Phase.ABORTED, Phase.HANDED_OVER)
 
 
 class Update:
@@ -175,7 +159,8 @@ class Update:
         self._exchange.check_all_read()
         items = admit_items(self._loaded, current_log_probs)
         if keep_log_probs:
-            items = self._with_payloads(items, current_log_probs)
+            refs = self._desk.deliver(current_payloads(self._desk.run_id, self._update_id, current_log_probs))
+            items = [item.model_copy(update={"payload": ref}) for item, ref in zip(items, refs, strict=True)]
         own_updates = self._desk.own_updates if own_updates is None else own_updates
         record = self._records.admit(self._admit_part, policy, own_updates, items)
         return self._exchange.ask(record, self._on_admit)
@@ -195,7 +180,7 @@ class Update:
         self._phase = Phase.HANDED_OVER
         self._desk.changed_weights()
         return UpdateHandle(
-            run_id=self._desk.header().run_id,
+            run_id=self._desk.run_id,
             learner=self._desk.learner,
             update_id=self._update_id,
             rollout_id=self._rollout_id,
@@ -278,16 +263,6 @@ class Update:
         finally:
             self._renewal.end()
 
-    def _with_payloads(self, items: list[AdmitItem], current: Mapping[str, npt.ArrayLike]) -> list[AdmitItem]:
-        run_id = self._desk.header().run_id
-        refs = self._desk.deliver(
-            [
-                PayloadBytes(key, current_payload(run_id, self._update_id, key, current[key]))
-                for key in (item.trajectory_id for item in items)
-            ]
-        )
-        return [item.model_copy(update={"payload": ref}) for item, ref in zip(items, refs, strict=True)]
-
     def _on_reserve(self, decision: Decision) -> None:
         self._phase = Phase.OPEN
         self._renewal.begin()
@@ -335,7 +310,7 @@ class Update:
             self.resend()
 
     def _give_up(self, error: BaseException) -> None:
-        if self._phase in _OVER or isinstance(error, StartAnew):
+        if self._phase in OVER or isinstance(error, StartAnew):
             return
         if self._phase is Phase.STARTED or self._exchange.may_be_started:
             cause = self._condemn(f"it failed after it was started ({type(error).__name__}: {error})")

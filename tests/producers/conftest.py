@@ -6,6 +6,7 @@ import pytest
 
 from rollbook.infra.settings import Settings
 from rollbook.producers import Trainer
+from rollbook.schemas.records.run import DriftGate
 from rollbook.tests.conftest import PARTITIONS
 from rollbook.tests.producers.world import PATIENT, World, processor, world
 from rollbook.tests.session_broker import own_topics
@@ -22,6 +23,13 @@ def processed(broker: str) -> Iterator[Settings]:
 def run(processed: Settings) -> Iterator[World]:
     """A configured run of the test's own."""
     with world(processed) as made:
+        yield made
+
+
+@pytest.fixture
+def ungated(processed: Settings) -> Iterator[World]:
+    """A run without the drift gate, where a row can be trained on without an Admit."""
+    with world(processed, drift_gate=DriftGate.OFF) as made:
         yield made
 
 

@@ -1,5 +1,6 @@
 """A small run for tests of the clients: configured, with a contract, and groups of trajectories on request."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from rollbook.producers import Coordinator, Options, RewardService, RolloutWorke
 from rollbook.producers.reading import group_less_consumer, watermarks
 from rollbook.schemas.codec import decode
 from rollbook.schemas.records.common import PolicyRef
-from rollbook.schemas.records.decision import Decision
+from rollbook.schemas.records.decision import Decision, Outcome
 from rollbook.schemas.records.policy import EvidenceKind
 from rollbook.schemas.records.rollout import FinishReason, TaskSource
 from rollbook.schemas.records.run import (
@@ -21,6 +22,7 @@ from rollbook.schemas.records.run import (
     Artifact,
     ArtifactKind,
     DriftGate,
+    Enforcement,
     InitialPolicy,
     LagUnit,
     LogProbKind,
@@ -98,6 +100,16 @@ class World:
         decided = [one.record for one in self.seen(Topic.DECISIONS)]
         return [one for one in decided if isinstance(one, Decision) and one.record_type == record_type]
 
+    def decided(self, record_type: str, outcome: Outcome = Outcome.ACCEPTED, *, deadline_s: float = 20.0) -> Decision:
+        """Wait for a decision on a record of this type with this outcome."""
+        end = time.monotonic() + deadline_s
+        while time.monotonic() < end:
+            for decision in self.decisions(record_type):
+                if decision.outcome is outcome:
+                    return decision
+            time.sleep(0.05)
+        raise AssertionError(f"no {record_type} was {outcome.value} within {deadline_s:g} s")
+
 
 @contextmanager
 def processor(settings: Settings) -> Iterator[None]:
@@ -112,7 +124,13 @@ def processor(settings: Settings) -> Iterator[None]:
 
 
 @contextmanager
-def world(settings: Settings, *, drift_gate: DriftGate = DriftGate.REQUIRED) -> Iterator[World]:
+def world(
+    settings: Settings,
+    *,
+    drift_gate: DriftGate = DriftGate.REQUIRED,
+    enforcement: Enforcement = Enforcement.GATE,
+    lease_ms: int = 0,
+) -> Iterator[World]:
     """A run of its own, opened; needs a processor."""
     run_id = f"run-{new_id()}"
     with (
@@ -126,6 +144,8 @@ def world(settings: Settings, *, drift_gate: DriftGate = DriftGate.REQUIRED) -> 
             initial_policy=InitialPolicy(
                 version=POLICY.version, artifact=Artifact(hash=POLICY.artifact_hash, kind=ArtifactKind.FILE)
             ),
+            enforcement=enforcement,
+            lease_ms=lease_ms,
         )
         contract_hash = worker.register_contract(
             tokenizer="digits", template="plain", engine="toy 1.0", sampling=SAMPLING
