@@ -13,6 +13,7 @@ from rollbook.infra.looking.ledger import heard_at, read_ledger, view
 from rollbook.infra.looking.ledger_page import print_ledger
 from rollbook.infra.looking.place import Place, place_of_run
 from rollbook.infra.looking.show import SHOWN, print_json
+from rollbook.infra.output import sleep_while_read
 from rollbook.replay.text import plural, visible
 from rollbook.schemas.errors import AnswerNo
 from rollbook.schemas.records.decision import Outcome
@@ -72,7 +73,7 @@ def decisions(
 def _follow(place: Place, which: asked.Wanted, limit: int | None, as_json: bool) -> NoReturn:
     if not as_json:
         print(header_line(), flush=True)
-    for decided in asked.follow(place, which, limit if as_json or limit else SHOWN):
+    for decided in asked.follow(place, which, limit if as_json or limit else SHOWN, sleep_while_read):
         if as_json:
             print_json(decided.decision)
         else:

@@ -1,9 +1,11 @@
 """The command's own output: any text can be written, and an output that takes no more ends the command in order."""
 
+import errno
 import io
 import os
 import select
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,6 +25,13 @@ def open_output() -> None:
 def is_abandoned() -> bool:
     """Whether who read our output has gone: `rollbook decisions | head -1`."""
     return any(_has_no_reader(number) for number in _numbers())
+
+
+def sleep_while_read(seconds: float) -> None:
+    """Sleep. Raises BrokenPipeError when nobody reads our output: who waits for more to write would never notice."""
+    if is_abandoned():
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+    time.sleep(seconds)
 
 
 def discard() -> None:

@@ -243,3 +243,14 @@ def test_an_unknown_run_is_a_no(lived: Lived, command: str, capsys: pytest.Captu
         assert told.err.count("\n") == 1
         assert "has no" in told.err
         assert "\x1b" not in told.err
+
+
+@pytest.mark.parametrize("arguments", [["decisions"], ["decisions", "--json"], ["decisions", "--follow"], ["ledger"]])
+def test_a_reader_who_has_gone_ends_it_quietly(lived: Lived, arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "rollbook.infra.cli", *arguments, "--run", lived.run_id]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.wait(60) == 141
+        assert process.stderr.read() == b""
