@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from confluent_kafka import Producer
+
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.host.loop import Host
 
