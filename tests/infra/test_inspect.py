@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -17,7 +17,7 @@ from rollbook.infra.cli import run as rollbook
 from rollbook.infra.looking.decisions import Wanted, follow
 from rollbook.infra.looking.place import place_of_run
 from rollbook.infra.settings import Settings, Topic
-from rollbook.producers import Trainer
+from rollbook.producers import Redaction, Trainer, Treatment
 from rollbook.schemas.partition import partition_of
 from rollbook.tests.conftest import PARTITIONS
 from rollbook.tests.processors.history import History
@@ -26,6 +26,7 @@ from rollbook.tests.replay.trained_run import await_decided
 from rollbook.tests.session_broker import own_topics
 
 HOSTILE = "[bold]evil[/bold]\u202e"
+OUTSPOKEN = replace(PATIENT, redaction=Redaction(texts=Treatment.KEEP))
 FORGED = "broken\n  99  99  Commit  accepted  ok"
 
 
@@ -47,7 +48,7 @@ def own(broker: str) -> Iterator[Settings]:
 def lived(own: Settings) -> Lived:
     with processor(own), world(own) as made:
         group = made.group(2)
-        with Trainer(own, made.run_id, "learner-0", options=PATIENT) as trainer:
+        with Trainer(own, made.run_id, "learner-0", options=OUTSPOKEN) as trainer:
             trainer.start()
             with trainer.update(0, update_id=HOSTILE) as update:
                 update.claim(POLICY, max_groups=1, wait_s=20)
