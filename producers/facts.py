@@ -1,8 +1,8 @@
 """What an observed update publishes, in the observing thread: facts of a training that has waited for no answer."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -28,7 +28,6 @@ from rollbook.schemas.records.update import (
 
 _SETTLE_S = 2.0
 """How long the thread gives the ledger to have seen the rewards of what was taken: the revision is theirs."""
-_UNUSED = "unused"
 
 
 @dataclass(frozen=True)
@@ -73,6 +72,14 @@ class ObservedRow:
         return segments
 
 
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What the training did by its own account: the rows of each step, and why it did not train on others."""
+
+    steps: tuple[tuple[str, ...], ...]
+    not_trained: Mapping[str, tuple[str, Disposition]]
+
+
 @dataclass(slots=True)
 class _Sides:
     """What can only be made with a started trainer."""
@@ -92,12 +99,10 @@ class Facts:
     last_sent: float | None = None
     """When the ledger was last told of it, on the monotonic clock; none before the first time."""
     is_over: bool = False
+    """Whether the training has left it: nothing is renewed any more."""
     _made: _Sides | None = None
     _reserve_part: int = 0
     _admit_part: int = 0
-    _held: list[str] = field(default_factory=list)
-    _steps: list[tuple[str, ...]] = field(default_factory=list)
-    _dropped: dict[str, DroppedItem] = field(default_factory=dict)
 
     def reserve(self, trainer: Trainer, ids: Sequence[str], policy: PolicyRef) -> None:
         """The training took these rows."""
@@ -107,7 +112,6 @@ class Facts:
         records = self._of(trainer).records
         self._publish(trainer, records.reserve(self._reserve_part, policy, ReserveMode.AVAILABLE, items=items))
         self._reserve_part += 1
-        self._held += ids
 
     def admit(self, trainer: Trainer, rows: Sequence[ObservedRow], policy: PolicyRef, *, keep: bool) -> None:
         """How far the policy has drifted on these rows."""
@@ -127,32 +131,25 @@ class Facts:
         """The rows enter the weights from here on."""
         self._publish(trainer, self._of(trainer).records.started())
 
-    def step(self, ids: Sequence[str]) -> None:
-        """An optimizer step on these rows."""
-        self._steps.append(tuple(ids))
-
-    def drop(self, trainer: Trainer, ids: Sequence[str], reason: str, disposition: Disposition) -> None:
-        """Rows that were taken and not trained on."""
-        reason = trainer.redaction.name(reason)
-        self._dropped.update(
-            {one: DroppedItem(trajectory_id=one, reason=reason, disposition=disposition) for one in ids}
-        )
-
     def record(self, trainer: Trainer, step_id: int, step: StepArrays) -> None:
         """The recording of a step."""
         self._of(trainer).recorder.record(step_id, step)
 
-    def commit(self, trainer: Trainer) -> None:
+    def commit(self, trainer: Trainer, done: Done) -> None:
         """The steps are in the weights."""
         sides = self._of(trainer)
         steps = [
             CommitStep(rollout_id=self.rollout_id, step_id=number, trajectory_ids=ids)
-            for number, ids in enumerate(self._steps)
+            for number, ids in enumerate(done.steps)
         ]
-        stepped = {one for ids in self._steps for one in ids}
+        stepped = {one for ids in done.steps for one in ids}
+        dropped = [
+            DroppedItem(trajectory_id=one, reason=trainer.redaction.name(reason), disposition=disposition)
+            for one, (reason, disposition) in done.not_trained.items()
+            if one not in stepped
+        ]
         ranks = (self.rank,) if sides.recorder.used else ()
-        self._publish(trainer, sides.records.commit(steps, self._left(stepped), ranks))
-        self.is_over = True
+        self._publish(trainer, sides.records.commit(steps, dropped, ranks))
         trainer.committed(self.update_id)
         if sides.recorder.used:
             sides.recorder.seal()
@@ -160,20 +157,10 @@ class Facts:
     def abort(self, trainer: Trainer, text: str) -> None:
         """The training gave it up before it was started."""
         self._publish(trainer, self._of(trainer).records.abort(text, AbortDisposition.RELEASE))
-        self.is_over = True
 
     def renew(self, trainer: Trainer) -> None:
         """The training lives."""
         self._publish(trainer, self._of(trainer).records.renew())
-
-    def _left(self, stepped: set[str]) -> list[DroppedItem]:
-        named = {**dict.fromkeys(self._held), **self._dropped}
-        unused = Disposition.RELEASE
-        return [
-            dropped or DroppedItem(trajectory_id=one, reason=_UNUSED, disposition=unused)
-            for one, dropped in named.items()
-            if one not in stepped
-        ]
 
     def _publish(self, trainer: Trainer, record: Lifecycle) -> None:
         trainer.outbox.publish(lambda _: record)

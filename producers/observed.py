@@ -6,7 +6,8 @@ from types import TracebackType
 
 import numpy as np
 
-from rollbook.producers.facts import Facts, ObservedRow, snapshot
+from rollbook.producers.facts import Done, Facts, ObservedRow, snapshot
+from rollbook.producers.holdings import UNUSED
 from rollbook.producers.observer import Observer
 from rollbook.producers.recording import StepArrays
 from rollbook.producers.trainer import Trainer
@@ -25,7 +26,8 @@ class ObservedUpdate:
     def __init__(self, observer: Observer, facts: Facts) -> None:
         self._observer = observer
         self._facts = facts
-        self._steps = 0
+        self._steps: list[tuple[str, ...]] = []
+        self._not_trained: dict[str, tuple[str, Disposition]] = {}
         self._started = False
         self._over = False
 
@@ -37,6 +39,7 @@ class ObservedUpdate:
         """These rows are taken from the trainer's own queue, by a learner with this policy."""
         with self._quietly():
             ids = tuple(trajectory_ids)
+            self._not_trained.update(dict.fromkeys(ids, (UNUSED, Disposition.RELEASE)))
             self._tell(lambda trainer: self._facts.reserve(trainer, ids, policy))
 
     def admit(self, rows: Sequence[ObservedRow], policy: PolicyRef, *, keep_log_probs: bool = False) -> None:
@@ -54,18 +57,15 @@ class ObservedUpdate:
     def step(self, trajectory_ids: Collection[str]) -> int:
         """An optimizer step with these rows; returns its step id."""
         with self._quietly():
-            ids = tuple(trajectory_ids)
-            self._tell(lambda _: self._facts.step(ids))
-        self._steps += 1
-        return self._steps - 1
+            self._steps.append(tuple(trajectory_ids))
+        return len(self._steps) - 1
 
     def drop(
         self, trajectory_ids: Collection[str], reason: str, *, disposition: Disposition = Disposition.RELEASE
     ) -> None:
         """Rows that were taken and will not be trained on."""
         with self._quietly():
-            ids = tuple(trajectory_ids)
-            self._tell(lambda trainer: self._facts.drop(trainer, ids, reason, disposition))
+            self._not_trained.update(dict.fromkeys(trajectory_ids, (reason, disposition)))
 
     def record_step(self, step_id: int, step: StepArrays) -> None:
         """Queue the recording of an optimizer step, for replay."""
@@ -78,7 +78,8 @@ class ObservedUpdate:
         """The steps are in the weights; leaving the block says so too. Recordings are sealed after it."""
         if not self._over:
             self._over = True
-            self._tell(self._facts.commit)
+            done = Done(tuple(self._steps), dict(self._not_trained))
+            self._tell(lambda trainer: self._facts.commit(trainer, done))
 
     def __enter__(self) -> "ObservedUpdate":
         return self
@@ -86,6 +87,7 @@ class ObservedUpdate:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._facts.is_over = True
         if error is None:
             self.commit()
         elif not self._started and not self._over:

@@ -29,8 +29,8 @@ class _Told:
 class Observer:
     """`open_trainer` gives a started trainer, or raises: EnvironmentFault is tried again, anything else is for good.
 
-    Whatever goes wrong is counted, told to `on_error` or logged (now and then), and never raised. `idle` is called in
-    the thread, at least every `idle_s`.
+    Whatever goes wrong is counted, told to `on_error` or logged (each kind now and then), and never raised. `idle` is
+    called in the thread, at least every `idle_s`.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Observer:
         self._ending_at: float | None = None
         self._over: RollbookError | None = None
         self._trainer: Trainer | None = None
-        self._warn_from = 0.0
+        self._warned: dict[type[RollbookError], float] = {}
         self._thread = threading.Thread(target=self._serve, name="rollbook-observer", daemon=True)
 
     def begin(self) -> None:
@@ -98,8 +98,8 @@ class Observer:
                 self._on_error(error)
             except Exception:  # the callback is not ours
                 _LOG.exception("on_error itself failed on: %s", error)
-        elif time.monotonic() >= self._warn_from:
-            self._warn_from = time.monotonic() + _WARN_EVERY_S
+        elif time.monotonic() - self._warned.get(type(error), -_WARN_EVERY_S) >= _WARN_EVERY_S:
+            self._warned[type(error)] = time.monotonic()
             _LOG.warning("training goes on unrecorded (%d events lost): %s", self.counters.lost, error)
 
     def close(self, deadline_s: float) -> None:

@@ -72,11 +72,7 @@ class ObservingTrainer:
     def update(self, rollout_id: int, *, update_id: str | None = None) -> ObservedUpdate:
         """The update of a training iteration, to be used as a context manager; its id is never used again."""
         facts = Facts(update_id or new_id(), rollout_id, self._rank, self._revisions)
-
-        def opened(_: Trainer) -> None:
-            self._updates[facts.update_id] = facts
-
-        self._observer.tell(opened)
+        self._updates[facts.update_id] = facts
         return ObservedUpdate(self._observer, facts)
 
     def checkpoint_saved(self, checkpoint_id: str, digest: str, policy: PolicyRef) -> None:
