@@ -1,17 +1,20 @@
 """What the naive model says of a record."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from rollbook.tests.processors.proof.book import Item
 
+Released: TypeAlias = tuple[int, str, str, str]
+"""Offset, type and subject of a fact whose turn came, and what became of it."""
+
 
 class Answer(NamedTuple):
-    """What a decision must say. `released` has (offset, type, subject, reason) of facts whose turn came."""
+    """What a decision must say."""
 
     outcome: str
     reason: str
     items: tuple[Item, ...] = ()
-    released: tuple[tuple[int, str, str, str], ...] = ()
+    released: tuple[Released, ...] = ()
     missing: tuple[str, ...] = ()
     mismatched: tuple[str, ...] = ()
     violation: bool = False

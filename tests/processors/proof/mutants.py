@@ -50,7 +50,7 @@ def plain_tests() -> list[Callable[[], None]]:
 PLAIN = plain_tests()
 
 
-def _called() -> None:
+def called() -> None:
     """Raises for most mutants."""
     for case in situations.CASES:
         test_table.test_what_a_record_does_to_a_state(*case)
@@ -70,7 +70,7 @@ def _child(mutant: Mutant | None, deselected: Iterable[str]) -> int:
     signal.alarm(TIMEOUT_S)
     if mutant is not None:
         mutant.apply()
-    _called()
+    called()
     skips = [f"--deselect={name}" for name in deselected]
     for stage in STAGES:
         files = [str(HERE.parent / name) for name in stage]
@@ -110,13 +110,15 @@ def search(chosen: list[Mutant], deselected: Iterable[str], jobs: int) -> list[M
 def main() -> int:
     """Search, and say what survived unexplained."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="mutants whose name has this in it")
+    parser.add_argument("--only", action="append", default=[], help="mutants whose name has this in it")
     parser.add_argument("--every", type=int, default=1, help="one in so many")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--list", action="store_true", help="only name them")
     parser.add_argument("--deselect", action="append", default=[], help="a test to leave out, as pytest takes it")
     options = parser.parse_args()
-    chosen = [mutant for mutant in mutants() if options.only in mutant.name][:: options.every]
+    chosen = [mutant for mutant in mutants() if not options.only or any(part in mutant.name for part in options.only)][
+        :: options.every
+    ]
     if options.list:
         print("\n".join(mutant.name for mutant in chosen))
         return 0

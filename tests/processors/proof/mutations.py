@@ -150,27 +150,41 @@ def _blocks(node: ast.FunctionDef) -> Iterator[tuple[ast.AST, list[ast.stmt]]]:
 
 def _refuses(statement: ast.stmt) -> bool:
     """Whether it is a guard: an `if` that only answers."""
-    return (
-        isinstance(statement, ast.If)
-        and not statement.orelse
-        and isinstance(statement.body[-1], ast.Return | ast.Continue)
-    )
+    answers = (ast.Return, ast.Continue)
+    return isinstance(statement, ast.If) and not statement.orelse and isinstance(statement.body[-1], answers)
+
+
+def _looks_through(statement: ast.stmt) -> bool:
+    """Whether it is a loop that answers from within."""
+    loops = isinstance(statement, ast.For | ast.While)
+    return loops and any(isinstance(inner, ast.Return) for inner in ast.walk(statement))
 
 
 def _short(statement: ast.stmt) -> str:
-    assert isinstance(statement, ast.If), "a guard"
-    return f"if {ast.unparse(statement.test)[:90]}"
+    return ast.unparse(statement).split("\n")[0].rstrip(":")[:90]
+
+
+def _units(body: list[ast.stmt]) -> list[list[ast.stmt]]:
+    """A body cut after each refusal: what it needs goes with it."""
+    units: list[list[ast.stmt]] = [[]]
+    for statement in body:
+        units[-1].append(statement)
+        if _refuses(statement) or _looks_through(statement):
+            units.append([])
+    return units
 
 
 def _orders(node: ast.FunctionDef) -> Iterator[Changed]:
-    """Each two refusals that stand together, and each two reasons of one `or`, the other way round."""
+    """Each refusal before the one that precedes it; two reasons of one `or`, an `if` and its `elif` exchanged."""
     for place, (_, body) in enumerate(_blocks(node)):
-        for at in range(len(body) - 1):
-            if _refuses(body[at]) and _refuses(body[at + 1]):
-                changed = copy.deepcopy(node)
-                swapped = list(_blocks(changed))[place][1]
-                swapped[at], swapped[at + 1] = swapped[at + 1], swapped[at]
-                yield f"order: {_short(body[at])} | {_short(body[at + 1])}", changed
+        for at in range(len(_units(body)) - 2):
+            changed = copy.deepcopy(node)
+            swapped = list(_blocks(changed))[place][1]
+            units = _units(swapped)
+            names = f"{_short(units[at][-1])} | {_short(units[at + 1][-1])}"
+            units[at], units[at + 1] = units[at + 1], units[at]
+            swapped[:] = [statement for unit in units for statement in unit]
+            yield f"order: {names}", changed
     choices = [inner for inner in ast.walk(node) if isinstance(inner, ast.BoolOp) and isinstance(inner.op, ast.Or)]
     for place, choice in enumerate(choices):
         if any(isinstance(value, ast.Call) for value in choice.values[:-1]):

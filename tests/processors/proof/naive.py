@@ -31,7 +31,7 @@ from rollbook.schemas.records import update as update_records
 from rollbook.schemas.records.common import Lifecycle
 from rollbook.tests.processors.proof import naive_policy as policies
 from rollbook.tests.processors.proof import naive_update as updates
-from rollbook.tests.processors.proof.answers import Answer, again, no, yes
+from rollbook.tests.processors.proof.answers import Answer, Released, again, no, yes
 from rollbook.tests.processors.proof.book import WAITED_FOR, Body, Book, Item, Row, Waiting, body
 
 
@@ -54,6 +54,7 @@ class Naive:
         answer = self._answer(record, offset)
         if not book.closed:
             book.sweep()
+            let_go(book, *book.early_rewards)
         return answer._replace(violation=answer.violation or (answer.outcome == "rejected" and book.observes))
 
     def _answer(self, record: Lifecycle, offset: int) -> Answer:
@@ -220,7 +221,7 @@ def _entered(book: Book, name: str, reason: str, old: Row | None) -> Answer:
     """A trajectory came, with what waited for it; a tainted one goes straight to quarantine."""
     book.touched.add(name)
     before = Item(name, reason, "none" if old is None else old.shelf, None if old is None else old.revision)
-    released: tuple[tuple[int, str, str, str], ...] = ()
+    released: tuple[Released, ...] = ()
     waited = None if reason == "dispatched" else book.early_rewards.pop(name, None)
     if waited is not None:
         became = ("rewarded" if waited.kind == "RewardReady" else "reward_failed") if reason == "generated" else None
@@ -230,6 +231,7 @@ def _entered(book: Book, name: str, reason: str, old: Row | None) -> Answer:
     if book.rows[name].shelf != "generation_failed" and book.tainted(name):
         book.rows[name] = replace(book.rows[name], shelf="quarantined")
         before = before._replace(reason="quarantined")
+    released += let_go(book, name)
     now = book.rows[name]
     return yes(items=(before._replace(after=now.shelf, revision_after=now.revision),), released=released)
 
@@ -302,6 +304,13 @@ def _wait(book: Book, name: str, fact: Waiting) -> str:
     return "pending"
 
 
+def let_go(book: Book, *names: str) -> tuple[Released, ...]:
+    """A fact waits for what is unknown or dispatched; for what has ended it waits no longer."""
+    over = [name for name in names if name in book.early_rewards and book.state(name) not in (None, "dispatched")]
+    facts = [(name, book.early_rewards.pop(name)) for name in over]
+    return tuple((fact.offset, fact.kind, name, "illegal_transition") for name, fact in facts)
+
+
 def taken_out(book: Book, record: Any, offset: int) -> Answer:
     """Discarded, Quarantine."""
     done = "discarded" if isinstance(record, reward_records.Discarded) else "quarantined"
@@ -316,7 +325,8 @@ def taken_out(book: Book, record: Any, offset: int) -> Answer:
             items.append(book.item(name, "missing_rollout"))
         else:
             items.append(book.item(name, "duplicate" if state == done else "illegal_transition"))
-    return _summed(tuple(items), done)
+    released = let_go(book, *(item.name for item in items if item.reason == done))
+    return _summed(tuple(items), done)._replace(released=released)
 
 
 def _summed(items: tuple[Item, ...], good: str) -> Answer:
