@@ -156,7 +156,7 @@ def world(
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A record as it lies in a topic."""
+    """A record as it lies in a topic; a tombstone has an empty value."""
 
     partition: int
     offset: int
@@ -193,9 +193,7 @@ def read_topic(settings: Settings, topic: Topic) -> list[Seen]:
                 if message is not None and message.error() is None:
                     offset, value = message.offset(), message.value()
                     assert offset is not None
-                    assert value is not None
-                    key = message.key() or b""
-                    seen.append(Seen(partition, offset, message.timestamp()[1], key, value))
+                    seen.append(Seen(partition, offset, message.timestamp()[1], message.key() or b"", value or b""))
     finally:
         consumer.close()
     return seen

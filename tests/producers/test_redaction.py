@@ -1,0 +1,269 @@
+"""Redaction at the source: planted secrets reach no topic, and what is kept is what was asked for."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from rollbook.infra.settings import Settings, Topic
+from rollbook.producers import (
+    Coordinator,
+    Options,
+    Redaction,
+    RewardService,
+    RolloutWorker,
+    SegmentArrays,
+    Trainer,
+    Treatment,
+    new_identity,
+)
+from rollbook.producers.segments import prepare_all
+from rollbook.schemas.codec import decode_as
+from rollbook.schemas.digests import ints_of, tokens_digest
+from rollbook.schemas.errors import BadInput
+from rollbook.schemas.records.common import PolicyRef
+from rollbook.schemas.records.payload import SegmentPayload
+from rollbook.schemas.records.policy import AckFailure
+from rollbook.schemas.records.reward import DiscardReason, RewardFailure
+from rollbook.schemas.records.rollout import FinishReason, GenerationFailure, Origin, Span, TaskSource
+from rollbook.schemas.records.run import (
+    Admission,
+    Artifact,
+    ArtifactKind,
+    DriftGate,
+    InitialPolicy,
+    LagUnit,
+    RewardIdentity,
+)
+from rollbook.tests.producers.world import PATIENT, POLICY, SAMPLING, TASK, World, processor, read_topic, row
+
+SECRET = "s3cr3t"
+TOKENS = np.frombuffer(b"PROMPT-RESPONSE-", dtype="<i4")
+"""Token ids whose bytes are readable in whatever record holds them."""
+KEEP, HASH, TRUNCATE, DROP = Treatment
+PATH = f"/home/{SECRET}/data"
+ENDPOINT = f"https://{SECRET}.example:8443/v1"
+
+
+def publish_secrets(settings: Settings, run_id: str, options: Options) -> None:
+    """A run in which every call that takes a text, a name or tokens is given a secret."""
+    rule = RewardIdentity(rule_id=PATH, version="1", hash=ENDPOINT)
+    artifact = Artifact(hash=POLICY.artifact_hash, kind=ArtifactKind.FILE, uri=PATH)
+    with (
+        Coordinator(settings, run_id, "coordinator-0", options=options) as coordinator,
+        RolloutWorker(settings, run_id, "worker-0", options=options) as worker,
+        RewardService(settings, run_id, "rewards-0", rule, options=options) as rewards,
+        Trainer(settings, run_id, "learner-0", drift_gate=DriftGate.OFF, options=options) as trainer,
+    ):
+        coordinator.configure(
+            admission=Admission(
+                max_lag=1, lag_unit=LagUnit.DEPTH, max_mean_abs_log_ratio=0.2, drift_gate=DriftGate.OFF
+            ),
+            required_workers=["worker-0"],
+            initial_policy=InitialPolicy(version=0, artifact=artifact, label=PATH),
+            pinned_rewards=[rule],
+        )
+        contract = worker.register_contract(tokenizer=PATH, template=ENDPOINT, engine="toy", sampling=SAMPLING)
+        task = TaskSource(task_id=PATH, prompt_hash="0" * 64, dataset=ENDPOINT, row=0)
+        ids = []
+        for index in range(2):
+            identity = new_identity("group-0", index, 2)
+            worker.dispatched(identity, POLICY, task=task)
+            segment = SegmentArrays(TOKENS, TOKENS, np.full(len(TOKENS), -0.5), policy=POLICY)
+            ids.append(
+                worker.generated(
+                    identity,
+                    [segment],
+                    task=task,
+                    contract_hash=contract,
+                    finish_reason=FinishReason.STOP,
+                    rollout_partition_id=PATH,
+                    overrides={"system_prompt": f"you know {SECRET}", "temperature": "0.5"},
+                )
+            )
+        text = f"{SECRET}: cannot read {PATH}"
+        failed = [new_identity("group-1", index, 2) for index in range(2)]
+        worker.generation_failed(failed[0], POLICY, GenerationFailure.ENGINE_ERROR, text=text)
+        worker.acknowledge_failure(AckFailure.DOWNLOAD_FAILED, text=text)
+        rewards.reward(ids[0], 1.0, label_hash=f"label {SECRET}")
+        rewards.failed(ids[1], RewardFailure.TIMEOUT, retriable=True, text=text)
+        rewards.reward(ids[1], 0.5, label_hash=f"label {SECRET}")
+        worker.discarded([failed[1].trajectory_id], DiscardReason.CUSTOM, text=text)
+        trainer.start()
+        with trainer.update(rollout_id=0) as update:
+            update.claim(POLICY, max_groups=1, wait_s=20)
+            update.abort(text)
+        with trainer.update(rollout_id=1) as update:
+            update.claim(POLICY, max_groups=1, wait_s=20)
+            update.drop(ids, PATH)
+            update.start()
+        coordinator.prepare(version=1, artifact=replace_uri(artifact), parent_version=0, update_ids=[], label=PATH)
+        coordinator.acknowledge_failure("worker-1", AckFailure.LOAD_FAILED, text=text)
+        coordinator.quarantine(ids, PATH)
+        coordinator.close_run(text=text)
+
+
+def replace_uri(artifact: Artifact) -> Artifact:
+    return Artifact(hash="weights-1", kind=artifact.kind, uri=ENDPOINT)
+
+
+def holding(settings: Settings, secret: bytes) -> list[str]:
+    """Where a secret lies, in any topic: topic and record type."""
+    return [
+        f"{topic.value}: {type(seen.record).__name__}"
+        for topic in Topic
+        for seen in read_topic(settings, topic)
+        if secret in seen.key + seen.value
+    ]
+
+
+def test_no_topic_holds_a_secret(settings: Settings) -> None:
+    with processor(settings):
+        publish_secrets(settings, "run-0", PATIENT)
+    assert len(read_topic(settings, Topic.DECISIONS)) > 20
+    assert holding(settings, SECRET.encode()) == []
+    assert holding(settings, TOKENS.tobytes()) == []
+
+
+def test_the_secrets_would_be_found(settings: Settings) -> None:
+    everything = Redaction(KEEP, KEEP, KEEP, KEEP, KEEP, KEEP, KEEP)
+    with processor(settings):
+        publish_secrets(settings, "run-0", replace(PATIENT, redaction=everything))
+    kinds = {"Abort", "ActivationAck", "Commit", "Discarded", "Dispatched", "Generated", "GenerationContract"}
+    kinds |= {"GenerationFailed", "PolicyPrepared", "Quarantine", "RewardFailed", "RewardReady", "RunClosed"}
+    found = set(holding(settings, SECRET.encode()))
+    assert found > {f"lifecycle: {kind}" for kind in kinds} | {"decisions: Decision"}
+    assert set(holding(settings, TOKENS.tobytes())) == {"payloads: SegmentPayload"}
+
+
+@pytest.mark.parametrize(
+    ("treat", "redaction", "value", "becomes"),
+    [
+        (Redaction.text, Redaction(texts=DROP), "words", ""),
+        (Redaction.text, Redaction(texts=KEEP), "words", "words"),
+        (Redaction.text, Redaction(texts=TRUNCATE), "x" * 100, "x" * 24),
+        (Redaction.text, Redaction(), "", ""),
+        (Redaction.place, Redaction(), "", ""),
+        (Redaction.place, Redaction(paths=TRUNCATE), "/home/me/weights.pt", "weights.pt"),
+        (Redaction.place, Redaction(paths=TRUNCATE), "weights.pt", "weights.pt"),
+        (Redaction.place, Redaction(paths=DROP), "weights.pt", ""),
+        (Redaction.place, Redaction(endpoints=TRUNCATE), "s3://bucket/key", "s3"),
+        (Redaction.place, Redaction(paths=KEEP), "/home/me", "/home/me"),
+        (Redaction.name, Redaction(), "gsm8k/train", "gsm8k/train"),
+        (Redaction.name, Redaction(), "vllm 0.6.1.2", "vllm 0.6.1.2"),
+        (Redaction.name, Redaction(paths=DROP), "/home/me", "dropped"),
+        (Redaction.name, Redaction(paths=TRUNCATE), r"C:\models\llama", "llama"),
+        (Redaction.name, Redaction(endpoints=DROP), "10.0.0.7:8000", "dropped"),
+        (Redaction.name, Redaction(endpoints=DROP), "rewards.cluster.local:8000", "dropped"),
+        (Redaction.setting, Redaction(), "0.7", "0.7"),
+        (Redaction.setting, Redaction(), "-1e-3", "-1e-3"),
+        (Redaction.setting, Redaction(), "True", "True"),
+        (Redaction.label, Redaction(), "ab" * 32, "ab" * 32),
+        (Redaction.label, Redaction(labels=DROP), "ab" * 32, ""),
+        (Redaction.label, Redaction(labels=KEEP), "42", "42"),
+        (Redaction.label, Redaction(), "", ""),
+    ],
+)
+def test_what_becomes_of_a_text(
+    treat: Callable[[Redaction, str], str], redaction: Redaction, value: str, becomes: str
+) -> None:
+    assert treat(redaction, value) == becomes
+
+
+@pytest.mark.parametrize(
+    ("treat", "value"),
+    [
+        (Redaction.text, "words"),
+        (Redaction.name, "/mnt/models/llama"),
+        (Redaction.name, "~/models"),
+        (Redaction.name, "file:///tmp/x"),
+        (Redaction.place, "weights.pt"),
+        (Redaction.setting, "you are a helpful assistant"),
+    ],
+)
+def test_by_default_it_is_a_hash_and_with_a_key_another(treat: Callable[[Redaction, str], str], value: str) -> None:
+    plain, again, keyed = treat(Redaction(), value), treat(Redaction(), value), treat(Redaction(key=b"k"), value)
+    assert plain == again != keyed
+    assert plain.startswith("sha256:")
+    assert value not in plain
+
+
+@pytest.mark.parametrize("kind", ["prompts", "responses", "tool_output"])
+def test_token_ids_cannot_be_truncated(kind: str) -> None:
+    with pytest.raises(BadInput, match=f"^Redaction: {kind} are token ids"):
+        replace(Redaction(), **{kind: TRUNCATE})  # type: ignore[arg-type]
+
+
+TOOL = Span(start=1, end=3, origin=Origin.TOOL)
+SPANS = [Span(start=0, end=1, origin=Origin.MODEL, policy=POLICY), TOOL]
+WITH_TOOL = SegmentArrays([1, 2], [7, 8, 9], [-0.5] * 3, [1, 0, 0], spans=SPANS)
+AFTER = SegmentArrays([1, 2, 7, 8, 9], [4], [-0.5], policy=POLICY)
+
+
+@pytest.mark.parametrize(
+    ("redaction", "stored"),
+    [
+        (Redaction(), [([], []), ([], [])]),
+        (Redaction().keeping_tokens(), [([1, 2], [7, 8, 9]), ([1, 2, 7, 8, 9], [4])]),
+        (Redaction(responses=KEEP), [([], [7, -1, -1]), ([], [4])]),
+        (Redaction(prompts=KEEP), [([1, 2], []), ([], [])]),  # a tool's output would be in the later prompt
+        (Redaction(prompts=KEEP, tool_output=KEEP), [([1, 2], []), ([1, 2, 7, 8, 9], [])]),
+        (Redaction(KEEP, KEEP, DROP), [([1, 2], [7, -1, -1]), ([], [4])]),
+    ],
+)
+def test_which_token_ids_are_stored(redaction: Redaction, stored: list[tuple[list[int], list[int]]]) -> None:
+    for segment, (prompt, response) in zip(prepare_all([WITH_TOOL, AFTER]), stored, strict=True):
+        payload = decode_as(SegmentPayload, segment.payload("run-0", "t", redaction))
+        assert ints_of(payload.prompt_ids).tolist() == prompt
+        assert ints_of(payload.response_ids).tolist() == response
+        assert len(payload.action_mask) == len(segment.response_ids), "replay needs the mask"
+        if len(prompt) == len(segment.prompt_ids) and len(response) == len(segment.response_ids):
+            assert segment.record(redaction).tokens_digest == tokens_digest(prompt, response)
+
+
+def test_of_what_is_not_stored_there_is_a_digest_unless_it_is_dropped() -> None:
+    (segment,) = prepare_all([WITH_TOOL])
+    plain = tokens_digest([1, 2], [7, 8, 9])
+    assert segment.record(Redaction()).tokens_digest == plain
+    assert segment.record(Redaction(key=b"k")).tokens_digest != plain
+    assert segment.record(Redaction(prompts=DROP)).tokens_digest == "0" * 64
+    assert segment.record(Redaction(tool_output=DROP)).tokens_digest == tokens_digest([1, 2], [7, -1, -1])
+
+
+def publish(run: World, options: Options, keep_tokens: bool) -> str:
+    with RolloutWorker(run.settings, run.run_id, "worker-1", options=options, keep_tokens=keep_tokens) as worker:
+        trajectory_id = worker.generated(
+            new_identity("group-0", 0, 1),
+            [row()],
+            task=TASK,
+            contract_hash=run.contract_hash,
+            finish_reason=FinishReason.STOP,
+            rollout_partition_id="batch-0",
+        )
+    run.rewards.reward(trajectory_id, 1.0)
+    return trajectory_id
+
+
+@pytest.mark.parametrize(
+    ("redaction", "keep", "prompt", "response"),
+    [
+        (Redaction(), False, 0, 0),
+        (Redaction(prompts=DROP, responses=DROP, key=b"k"), False, 0, 0),
+        (Redaction(responses=KEEP), False, 0, 5),
+        (Redaction(prompts=KEEP), False, 3, 0),
+        (Redaction(), True, 3, 5),
+    ],
+)
+def test_redacted_rows_load_and_are_trained_on(
+    run: World, trainer: Trainer, redaction: Redaction, keep: bool, prompt: int, response: int
+) -> None:
+    trajectory_id = publish(run, Options(redaction=redaction), keep)
+    with trainer.update(rollout_id=0) as update:
+        update.claim(POLICY, max_groups=1, wait_s=20)
+        (loaded,) = update.load()
+        assert (len(loaded.segments[0].prompt_ids), len(loaded.segments[0].response_ids)) == (prompt, response)
+        update.admit({trajectory_id: loaded.log_probs}, POLICY)
+        update.start()
+        update.step([trajectory_id])
+    assert PolicyRef(version=0, artifact_hash="weights-0") in loaded.policies
