@@ -68,6 +68,13 @@ class Desk(Protocol):
     def deliver(self, payloads: Sequence[PayloadBytes]) -> tuple[PayloadRef, ...]:
         """Publish payloads and wait until they are there. Raises DeliveryFailed, QueueFull."""
 
+    @property
+    def may_proceed_unreserved(self) -> bool:
+        """Whether the training may go on where no decision can be had."""
+
+    def trained_unreserved(self) -> None:
+        """An update went on unreserved and is over: its rows are out of use, and the weights are settled."""
+
     def condemn(self, cause: StartAnew) -> None:
         """From here on this process must neither train nor export."""
 

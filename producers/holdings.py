@@ -14,6 +14,8 @@ from rollbook.schemas.records.ledger import TrajectoryStatus
 from rollbook.schemas.records.update import CommitStep, Disposition, DroppedItem
 
 _TAKEN = frozenset({Reason.RESERVED.value, Reason.IDEMPOTENT_RETRY.value})
+UNRESERVED = "trained_unreserved"
+"""How the log names rows that were trained on without a reservation."""
 UNUSED = "unused"
 """Why a row was dropped that was held at the end and never stepped."""
 
@@ -53,9 +55,9 @@ class Holdings:
         return tuple(trajectory_id for trajectory_id in self._held if self._obstacle(trajectory_id) is None)
 
     @property
-    def stepped(self) -> bool:
-        """Whether a row may be in the weights."""
-        return bool(self._steps)
+    def stepped(self) -> frozenset[str]:
+        """Rows that may be in the weights."""
+        return frozenset(trajectory_id for step in self._steps for trajectory_id in step.trajectory_ids)
 
     def resume(
         self, held: Sequence[ItemDecision], admitted: Sequence[ItemDecision], refused: Sequence[ItemDecision]
@@ -90,6 +92,12 @@ class Holdings:
             item.trajectory_id: self._held.get(item.trajectory_id, item) for item in items
         }  # a row that the ledger does not list is not ours, whatever we thought
 
+    def unreserved(self, trajectory_ids: Collection[str]) -> None:
+        """Take rows without an answer: the caller answers for them."""
+        items = [ItemDecision(trajectory_id=one, reason=UNRESERVED) for one in trajectory_ids]
+        self.resume(items, items, ())
+        self._listed = frozenset(self._held)
+
     def step(self, trajectory_ids: Collection[str]) -> CommitStep:
         """The next optimizer step trains on these. Raises NotTrainable, naming the first that must not."""
         for trajectory_id in trajectory_ids:
@@ -105,7 +113,7 @@ class Holdings:
 
     def drop(self, trajectory_ids: Collection[str], reason: str, disposition: Disposition) -> None:
         """Held rows that will not be trained on. Raises NotTrainable for one that is not held or was stepped."""
-        stepped = self._stepped_ids()
+        stepped = self.stepped
         for trajectory_id in trajectory_ids:
             if trajectory_id not in self._held:
                 problem = "the update does not hold it"
@@ -119,7 +127,7 @@ class Holdings:
 
     def settle(self) -> tuple[tuple[CommitStep, ...], tuple[DroppedItem, ...]]:
         """Steps and dropped rows of the Commit: together exactly what is held. Rows never stepped are released."""
-        stepped = self._stepped_ids()
+        stepped = self.stepped
         left = [trajectory_id for trajectory_id in self._held if trajectory_id not in stepped]
         dropped = tuple(
             self._dropped.get(trajectory_id)
@@ -127,9 +135,6 @@ class Holdings:
             for trajectory_id in left
         )
         return tuple(self._steps), dropped
-
-    def _stepped_ids(self) -> frozenset[str]:
-        return frozenset(trajectory_id for step in self._steps for trajectory_id in step.trajectory_ids)
 
     def _obstacle(self, trajectory_id: str) -> str | None:
         if trajectory_id in self._dropped:

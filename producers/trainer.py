@@ -36,10 +36,12 @@ T = TypeVar("T")
 
 
 class OnUnavailable(StrEnum):
-    """What a trainer does that gets no decision in time: raise, or wait for as long as it takes."""
+    """What a trainer does that gets no decision in time: raise, wait for as long as it takes, or raise and let the
+    caller go on without (`Update.proceed_unreserved`)."""
 
     STOP = "stop"
     WAIT = "wait"
+    PROCEED_UNRESERVED = "proceed_unreserved"
 
 
 class Trainer(Client):
@@ -238,6 +240,13 @@ class Trainer(Client):
 
     def answer(self, command: Command) -> Decision:
         return self._read(command)
+
+    @property
+    def may_proceed_unreserved(self) -> bool:
+        return self._on_unavailable is OnUnavailable.PROCEED_UNRESERVED
+
+    def trained_unreserved(self) -> None:
+        self._weights_settled = True
 
     def condemn(self, cause: StartAnew) -> None:
         self._condemned = self._condemned or cause

@@ -2,21 +2,21 @@
 
 import time
 from collections.abc import Collection, Mapping, Sequence
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 
 import numpy.typing as npt
 
 from rollbook.producers.drift import admit_items, current_payloads
-from rollbook.producers.errors import DecisionTimeout, NothingTaken, OutOfOrder, StartAnew, UpdateEnded
+from rollbook.producers.errors import NothingTaken, OutOfOrder
 from rollbook.producers.exchange import FEEDS, Desk, Exchange
 from rollbook.producers.handle import UpdateHandle
 from rollbook.producers.holdings import Holdings
+from rollbook.producers.leaving import Leaving
 from rollbook.producers.loading import LoadedTrajectory
-from rollbook.producers.phase import OVER, Phase
+from rollbook.producers.phase import Phase
 from rollbook.producers.recording import Recorder, StepArrays
 from rollbook.producers.renewal import Renewal
 from rollbook.producers.update_records import UpdateRecords
-from rollbook.schemas.errors import RollbookError
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.decision import Decision, ItemDecision
 from rollbook.schemas.records.update import (
@@ -32,7 +32,7 @@ _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
 
 
-class Update:
+class Update(Leaving):
     """An update as a context manager, made by `Trainer.update`.
 
     Leaving the block without an exception commits the steps that were taken and releases rows that were held and never
@@ -204,12 +204,31 @@ class Update:
         self._check_phase(Phase.OPEN)
         return self._exchange.ask(self._records.started(), self._on_start)
 
+    def proceed_unreserved(self, trajectory_ids: Collection[str]) -> None:
+        """Train on these rows although no decision can be had; the trainer must have been made for that.
+
+        Leaving the block then publishes, whenever the broker takes it, that the update is aborted and that the rows
+        which were stepped are quarantined as `trained_unreserved`: nobody is offered them again. Until it arrives
+        another learner may train on them too. Raises OutOfOrder where a decision is not missing.
+        """
+        missing = self._is_known and self._exchange.unread is not None and not self._exchange.may_be_started
+        if not missing or not self._desk.may_proceed_unreserved:
+            raise OutOfOrder(
+                f"update {self._update_id} may not go on unreserved: only where the decision on a Reserve or Admit has "
+                "not come, and with on_unavailable=proceed_unreserved"
+            )
+        self._renewal.end()
+        self._exchange.forget()
+        self._holdings.unreserved(trajectory_ids)
+        self._phase = Phase.UNRESERVED
+
     def step(self, trajectory_ids: Collection[str]) -> int:
         """Call before each optimizer step, with its rows; returns its step id. Raises NotTrainable, OutOfOrder.
 
         This is the gate: a row passes that `UpdateStarted` listed and, with the drift gate, an Admit has let through.
         """
-        self._check_phase(Phase.STARTED)
+        if self._phase is not Phase.UNRESERVED:
+            self._check_phase(Phase.STARTED)
         step = self._holdings.step(trajectory_ids)
         self._exchange.weights_changed()
         self._desk.changed_weights()
@@ -249,20 +268,6 @@ class Update:
         """After DecisionTimeout: send the same bytes again, and take in whichever copy was accepted, if one was."""
         return self._exchange.resend()
 
-    def __enter__(self) -> "Update":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if error is None:
-                self._finish()
-            else:
-                self._give_up(error)
-        finally:
-            self._renewal.end()
-
     def _on_reserve(self, decision: Decision) -> None:
         self._phase = Phase.OPEN
         self._renewal.begin()
@@ -281,66 +286,7 @@ class Update:
         self._phase = Phase.COMMITTED
         self._desk.committed(self._update_id)
 
-    def _on_abort(self, _: Decision) -> None:
-        self._phase = Phase.ABORTED
-
     def _check_phase(self, wanted: Phase) -> None:
         self._exchange.check_all_read()
         if self._phase is not wanted:
             raise OutOfOrder(f"update {self._update_id} is {self._phase.value}, this needs one that is {wanted.value}")
-
-    def _finish(self) -> None:
-        try:
-            if self._exchange.may_be_started:
-                self.resend()
-            if self._phase is Phase.STARTED:
-                self._commit_insistently()
-            elif self._is_known:
-                self._abort_quietly("left without being started")
-        except BaseException as trouble:
-            self._give_up(trouble)
-            raise
-        if self._phase is Phase.COMMITTED and self._recorder.used:
-            self._recorder.seal()
-
-    def _commit_insistently(self) -> None:
-        try:
-            self.commit()
-        except DecisionTimeout:
-            self.resend()
-
-    def _give_up(self, error: BaseException) -> None:
-        if self._phase in OVER or isinstance(error, StartAnew):
-            return
-        if self._phase is Phase.STARTED or self._exchange.may_be_started:
-            cause = self._condemn(f"it failed after it was started ({type(error).__name__}: {error})")
-            if isinstance(error, Exception):
-                raise cause from error
-            error.add_note(str(cause))  # Ctrl-C and the like keep their meaning
-            return
-        try:
-            if self._is_known:
-                self._abort_quietly(f"{type(error).__name__} at the learner")
-        except RollbookError as trouble:
-            error.add_note(f"besides, update {self._update_id} could not be aborted: {trouble}")
-
-    @property
-    def _is_known(self) -> bool:
-        """Whether the ledger may hold rows for an update that is not started."""
-        return self._phase is Phase.OPEN or (self._phase is Phase.NEW and self._exchange.unsure)
-
-    def _abort(self, text: str, disposition: AbortDisposition) -> Decision:
-        self._renewal.end()
-        self._exchange.forget()  # an abort ends the id, whatever became of a command whose decision is unread
-        return self._exchange.ask(self._records.abort(text, disposition), self._on_abort)
-
-    def _abort_quietly(self, text: str) -> None:
-        try:
-            self._abort(text, AbortDisposition.RELEASE)
-        except UpdateEnded:
-            self._phase = Phase.ABORTED  # its lease was over, or an operator was faster
-
-    def _condemn(self, problem: str) -> StartAnew:
-        cause = StartAnew(f"update {self._update_id}: {problem}, so that its rows may be in the weights")
-        self._desk.condemn(cause)
-        return cause

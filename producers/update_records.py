@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from rollbook.producers.holdings import UNRESERVED
 from rollbook.schemas.records.common import Header, LearnerRef, PolicyRef
+from rollbook.schemas.records.reward import Quarantine
 from rollbook.schemas.records.update import (
     Abort,
     AbortDisposition,
@@ -98,3 +100,10 @@ class UpdateRecords:
             text=text,
             disposition=disposition,
         )
+
+    def unreserved(self, trained: Sequence[str]) -> tuple[Abort | Quarantine, ...]:
+        """The update is over, and these rows are in the weights without it."""
+        if not trained:
+            return (self.abort("nothing was trained on", AbortDisposition.RELEASE),)
+        quarantine = Quarantine(header=self._writer.header(), trajectory_ids=tuple(trained), reason=UNRESERVED)
+        return self.abort(UNRESERVED, AbortDisposition.QUARANTINE), quarantine

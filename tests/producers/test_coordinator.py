@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 
-from rollbook.producers import Refused
+from rollbook.producers import Refused, new_identity
 from rollbook.schemas.codec import ContractViolation
-from rollbook.schemas.records.common import PolicyRef
+from rollbook.schemas.records.common import PolicyRef, TrajectoryIdentity
 from rollbook.schemas.records.decision import Decision, Outcome
-from rollbook.schemas.records.policy import AckFailure, EvidenceKind
+from rollbook.schemas.records.policy import AbandonReason, AckFailure, EvidenceKind
+from rollbook.schemas.records.rollout import FinishReason, GenerationFailure
 from rollbook.schemas.records.run import Admission, Artifact, ArtifactKind, DriftGate, InitialPolicy, LagUnit
-from rollbook.tests.producers.world import POLICY, World
+from rollbook.tests.producers.world import POLICY, TASK, World, row
 
 NEXT = PolicyRef(version=1, artifact_hash="weights-1")
 ARTIFACT = Artifact(hash=NEXT.artifact_hash, kind=ArtifactKind.FILE)
@@ -85,6 +86,64 @@ def test_a_commit_before_its_preparation_is_kept(run: World) -> None:
 def test_an_unknown_update_cannot_be_aborted(run: World) -> None:
     with pytest.raises(Refused, match="unknown_update"):
         run.coordinator.abort("nobody's", text="tidying up")
+
+
+def test_an_abandoned_policy_is_never_active_and_what_it_wrote_is_quarantined(run: World) -> None:
+    prepare(run)
+    identity = new_identity("group-0", 0, 1)
+    publish(run, identity, NEXT)
+    run.worker.flush(20)
+    decision = run.coordinator.abandon(1, AbandonReason.LOAD_FAILED)
+    assert [change.count for change in decision.mass_changes] == [1]
+    with pytest.raises(Refused, match="policy_abandoned"):
+        run.coordinator.activate(NEXT, expected_active_version=0)
+    with pytest.raises(Refused, match="policy_active"):
+        run.coordinator.abandon(0, AbandonReason.OPERATOR)
+
+
+def test_quarantine_takes_trajectories_out_of_use(run: World) -> None:
+    group = run.group(2)
+    run.worker.flush(20)
+    decision = run.coordinator.quarantine(group, "a check found them odd")
+    assert {item.state_after for item in decision.items} == {"quarantined"}
+    with pytest.raises(Refused, match="missing_rollout"):
+        run.coordinator.quarantine(["nobody's"], "tidying up")
+
+
+def test_a_generation_that_has_begun_is_visible_until_it_is_over(run: World) -> None:
+    identities = [new_identity("group-0", index, 2) for index in range(2)]
+    for identity in identities:
+        run.worker.dispatched(identity, POLICY, task=TASK)
+    publish(run, identities[0], POLICY)
+    run.worker.generation_failed(identities[1], POLICY, GenerationFailure.WORKER_LOST)
+    run.worker.flush(20)
+    run.decided("GenerationFailed")
+    begun = [decision.items[0].state_after for decision in run.decisions("Dispatched")]
+    ended = [run.decisions(kind)[0].items[0] for kind in ("Generated", "GenerationFailed")]
+    assert begun == ["dispatched", "dispatched"]
+    assert [(item.state_before, item.state_after) for item in ended] == [
+        ("dispatched", "generated"),
+        ("dispatched", "generation_failed"),
+    ]
+
+
+def test_a_closed_run_refuses_everything(run: World) -> None:
+    run.group(1)
+    run.worker.flush(20)
+    assert run.coordinator.close_run().reason == "ok"
+    with pytest.raises(Refused, match="run_closed"):
+        prepare(run)
+
+
+def publish(run: World, identity: TrajectoryIdentity, policy: PolicyRef) -> None:
+    run.worker.generated(
+        identity,
+        [row(policy=policy)],
+        task=TASK,
+        contract_hash=run.contract_hash,
+        finish_reason=FinishReason.STOP,
+        rollout_partition_id="batch-0",
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Commands and their decisions on the real broker: each can be asked again, and none is guessed."""
 
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -11,6 +12,7 @@ from rollbook.infra.settings import Settings
 from rollbook.producers import (
     DecisionTimeout,
     NothingTaken,
+    OnUnavailable,
     Options,
     OutOfOrder,
     Phase,
@@ -222,3 +224,68 @@ def test_a_reserve_in_doubt_is_ended_by_the_abort(stage: Stage) -> None:
     with stage.trainer.update(rollout_id=2) as update:
         update.claim(POLICY, max_groups=1, wait_s=20)
         assert [item.trajectory_id for item in update.held] == stage.group, "the row was given back"
+
+
+def test_a_trainer_that_is_to_wait_waits(stage: Stage, caplog: pytest.LogCaptureFixture) -> None:
+    before = len(outcomes(stage.run, "Reserve"))
+    stage.trainer._on_unavailable = OnUnavailable.WAIT
+    stage.stop()
+    back = threading.Timer(1.5, stage.go_on)
+    back.start()
+    with stage.trainer.update(rollout_id=1) as update:
+        update.claim(POLICY, max_groups=1)
+        back.join()
+        assert [item.trajectory_id for item in update.held] == stage.group
+    assert "learner-0 waits: Reserve at lifecycle:" in caplog.text
+    assert outcomes(stage.run, "Reserve")[before:] == [Outcome.ACCEPTED], "one copy was enough"
+
+
+def go_unreserved(stage: Stage, ids: list[str]) -> Update:
+    stage.trainer._on_unavailable = OnUnavailable.PROCEED_UNRESERVED
+    with stage.trainer.update(rollout_id=1) as update:
+        stage.stop()
+        with pytest.raises(DecisionTimeout):
+            update.claim(POLICY, max_groups=1)
+        update.proceed_unreserved(ids)
+        update.step(ids[:1])
+    assert update.phase is Phase.ABORTED
+    return update
+
+
+def test_what_is_trained_on_unreserved_is_said_so_and_never_offered_again(stage: Stage) -> None:
+    known = stage.group[0]
+    go_unreserved(stage, [known])
+    assert stage.trainer.may_export
+    stage.go_on()
+    with stage.trainer.update(rollout_id=2) as update, pytest.raises(NothingTaken):
+        update.claim(POLICY, max_groups=1)
+    decision = stage.run.decisions("Quarantine")[-1]
+    assert (decision.detail, decision.items[0].trajectory_id) == ("trained_unreserved", known)
+    assert decision.items[0].state_after == "quarantined"
+
+
+def test_a_row_that_another_trained_on_meanwhile_shows(stage: Stage) -> None:
+    with stage.trainer.update(rollout_id=0) as update:
+        update.claim(POLICY, max_groups=1)
+        (loaded,) = update.load()
+        update.admit({loaded.trajectory_id: loaded.log_probs}, POLICY)
+        update.start()
+        update.step(stage.group)
+    go_unreserved(stage, stage.group)
+    stage.go_on()
+    decision = stage.run.decided("Quarantine", Outcome.REJECTED)
+    assert [(item.reason, item.state_after) for item in decision.items] == [("illegal_transition", "consumed")]
+
+
+def test_nobody_goes_unreserved_by_accident(stage: Stage) -> None:
+    with stage.trainer.update(rollout_id=1) as update:
+        stage.stop()
+        with pytest.raises(DecisionTimeout):
+            update.claim(POLICY, max_groups=1)
+        with pytest.raises(OutOfOrder, match="with on_unavailable=proceed_unreserved"):
+            update.proceed_unreserved(stage.group)
+        stage.go_on()
+        insist(update)
+        stage.trainer._on_unavailable = OnUnavailable.PROCEED_UNRESERVED
+        with pytest.raises(OutOfOrder, match="only where the decision on a Reserve or Admit has not come"):
+            update.proceed_unreserved(stage.group)
