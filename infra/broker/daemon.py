@@ -120,7 +120,9 @@ def daemon_state(folder: Path) -> DaemonState | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as fault:
-        raise _unreadable(path, str(fault.strerror)) from fault
+        raise EnvironmentFault(
+            f"{visible(path)}: {fault.strerror}: see that it can be read, or choose another data directory"
+        ) from fault
     except ValidationError as fault:
         raise _unreadable(path, "damaged, or of another version of rollbook") from fault
     return state if is_ours and state.process.is_alive() else None

@@ -19,6 +19,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 
 from rollbook.infra.broker.lock import Jar, KafkaLock, read_lock
 from rollbook.infra.settings import cache_dir
+from rollbook.replay.text import visible
 from rollbook.schemas.errors import EnvironmentFault
 
 _FETCHERS = 6
@@ -50,7 +51,13 @@ def broker_files(lock: KafkaLock | None = None, fetch: Fetch | None = None) -> B
     lock = read_lock() if lock is None else lock
     java, java_version = _java()
     folder = cache_dir() / "kafka"
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise EnvironmentFault(
+            f"{visible(folder)} cannot be made ({fault.strerror}): set ROLLBOOK_CACHE_DIR to a folder that can hold "
+            "the broker's files"
+        ) from fault
     if _wrong(lock, folder):
         with _exclusive(folder):
             wrong = _wrong(lock, folder)  # another process may have fetched them while we waited

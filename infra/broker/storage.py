@@ -44,7 +44,7 @@ def is_in_use(layout: NodeLayout) -> bool:
         with (layout.log_dir / ".lock").open("r+") as handle:
             fcntl.lockf(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return False
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
         return True
@@ -53,15 +53,21 @@ def is_in_use(layout: NodeLayout) -> bool:
 def cluster_id(layout: NodeLayout) -> str | None:
     """The id that the log directory was formatted with; None before that."""
     try:
-        text = layout.meta_properties.read_text(encoding="utf-8")
-    except FileNotFoundError:
+        text = layout.meta_properties.read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as fault:
+        raise _damaged(layout, str(fault.strerror)) from fault
     ids = [line.partition("=")[2].strip() for line in text.splitlines() if line.startswith("cluster.id=")]
-    if not ids:
-        raise EnvironmentFault(
-            f"{layout.meta_properties}: damaged, it names no cluster.id: restore or delete {layout.data_dir}"
-        )
+    if not ids or not ids[0].isascii():
+        raise _damaged(layout, "it names no cluster.id")
     return ids[0]
+
+
+def _damaged(layout: NodeLayout, why: str) -> EnvironmentFault:
+    return EnvironmentFault(
+        f"{visible(layout.meta_properties)}: damaged ({why}): restore or delete {visible(layout.data_dir)}"
+    )
 
 
 def ensure_formatted(layout: NodeLayout, files: BrokerFiles) -> str:

@@ -121,6 +121,29 @@ def test_a_state_file_that_cannot_be_read(content: bytes | str, broker_command: 
         assert "delete it, and stop the broker by hand if one is running" in told.err
 
 
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [("folder", "Is a directory"), (b"cluster.id=\xff\n", "it names no cluster.id"), (b"", "it names no cluster.id")],
+)
+def test_a_damaged_log_directory(content: bytes | str, why: str, broker_command: Rollbook, tmp_path: Path) -> None:
+    (tmp_path / "server.properties").touch()
+    meta = tmp_path / "log" / "meta.properties"
+    meta.parent.mkdir()
+    meta.write_bytes(content) if isinstance(content, bytes) else meta.mkdir()
+    refused = broker_command("start", "--data-dir", str(tmp_path), "--port", str(free_port()))
+    assert (refused.code, refused.err.count("\n")) == (3, 1)
+    assert f"{meta}: damaged ({why}): restore or delete {tmp_path}" in refused.err
+
+
+def test_a_cache_that_cannot_be_is_told_by_its_variable(
+    broker_command: Rollbook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROLLBOOK_CACHE_DIR", "/dev/null/cache")
+    refused = broker_command("fetch")
+    assert (refused.code, refused.err.count("\n")) == (3, 1)
+    assert "/dev/null/cache/kafka cannot be made (Not a directory): set ROLLBOOK_CACHE_DIR" in refused.err
+
+
 def test_a_path_that_kafka_would_read_otherwise_is_refused(broker_command: Rollbook, tmp_path: Path) -> None:
     for name in ("a,b", "a\\b", "${x}", "a%i", "a\nb"):
         refused = broker_command("start", "--data-dir", str(tmp_path / name))
