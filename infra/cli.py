@@ -14,7 +14,7 @@ import typer
 from rollbook.infra.lazy import Mount, MountKind, lazy_group
 from rollbook.infra.output import discard, is_abandoned, open_output
 from rollbook.replay.text import visible
-from rollbook.schemas.errors import RollbookError
+from rollbook.schemas.errors import BadInput, RollbookError
 
 EXIT_ENVIRONMENT = 3
 EXIT_DEFECT = 70
@@ -96,6 +96,7 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run a command line; the exit code. Errors end as one line on stderr."""
     try:
+        _check_given(arguments)
         result = typer.main.get_command(app).main(arguments, prog_name="rollbook", standalone_mode=False)
         sys.stdout.flush()
     except SystemExit:  # nothing of ours: rich and typer end so when nobody reads the output any more
@@ -109,6 +110,15 @@ def run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     return result if type(result) is int else 0  # typer returns the code of a typer.Exit
+
+
+def _check_given(arguments: list[str]) -> None:
+    """Nothing may be empty here, and an empty path would mean the working directory: a variable was not set."""
+    for before, argument in zip(["rollbook", *arguments], arguments, strict=False):
+        option, is_set, value = argument.partition("=")
+        if not argument or (option.startswith("--") and is_set and not value):
+            where = option or (before if before.startswith("-") else f"what comes after '{before}'")
+            raise BadInput(f"{where} is empty: is a variable of the shell not set?")
 
 
 def _abandoned() -> int:
