@@ -3,7 +3,9 @@
 from rollbook.infra.looking.place import Place
 from rollbook.infra.looking.show import print_figures, print_table
 from rollbook.infra.settings import Topic
-from rollbook.schemas.codec import decode_as
+from rollbook.replay.history.source import StoredRecord
+from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode_as
+from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.decision import FreshnessSnapshot
 
 
@@ -11,14 +13,19 @@ def newest_snapshot(place: Place) -> FreshnessSnapshot:
     """The last one of the run. Raises AnswerNo when there is none."""
     topic = place.topic(Topic.FRESHNESS)
     bounds = place.log.bounds(topic, place.partition)
-    last: bytes | None = None
+    last: StoredRecord | None = None
     if bounds.first < bounds.end:
         for stored in place.log.read(topic, place.partition, bounds.first, bounds.end):
             if stored.key == place.run_id.encode():
-                last = stored.value
-    if last is None:
+                last = stored
+    if last is None or last.value is None:
         raise place.nothing("freshness snapshot")
-    return decode_as(FreshnessSnapshot, last)
+    try:
+        return decode_as(FreshnessSnapshot, last.value)
+    except (UndecodableRecord, ContractViolation) as error:
+        raise BadInput(
+            f"{last.place} is not a freshness snapshot ({error}): nobody but the processor may write there"
+        ) from None
 
 
 def print_freshness(snapshot: FreshnessSnapshot) -> None:

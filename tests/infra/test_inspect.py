@@ -255,3 +255,17 @@ def test_a_reader_who_has_gone_ends_it_quietly(lived: Lived, arguments: list[str
         process.stdout.close()
         assert process.wait(60) == 141
         assert process.stderr.read() == b""
+
+
+def test_a_snapshot_that_is_none_is_told_with_its_place(
+    settings: Settings, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROLLBOOK_TOPIC_PREFIX", settings.topic_prefix)
+    topic, partition = settings.topic(Topic.FRESHNESS), partition_of("r", PARTITIONS)
+    producer = Producer({"bootstrap.servers": settings.bootstrap_servers})
+    producer.produce(topic, b"\xc3\x01" + bytes(20), b"r", partition)
+    assert producer.flush(20) == 0
+    assert rollbook(["freshness", "--run", "r"]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert f"Error: {topic}:{partition}@0 is not a freshness snapshot (" in told
