@@ -17,6 +17,7 @@ from rollbook.infra.demo.faults import planned_faults
 from rollbook.infra.demo.feed import Feed
 from rollbook.infra.demo.figures import Figures, figures
 from rollbook.infra.demo.folder import PATIENCE_S, Plan, RunFolder
+from rollbook.infra.demo.interrupt import Interrupt
 from rollbook.infra.demo.processes import Processes, python
 from rollbook.infra.demo.progress import Display
 from rollbook.infra.demo.topics import decided_records, last_freshness
@@ -78,7 +79,11 @@ def run_demo(config: DemoConfig, out: Path | None, console: Console, *, keep: bo
     began = time.monotonic()
     plan = Plan(run_id=f"demo-{config.seed}-{secrets.token_hex(4)}", config=config)
     folder = _new_folder(out or Path("rollbook-demo") / plan.run_id, plan)
-    with Display(console, config) as display, closing(Processes(folder)) as processes:
+    with (
+        Interrupt() as interrupt,
+        Display(console, config) as display,
+        closing(Processes(folder)) as processes,
+    ):
         # They import torch and warm up while the broker starts.
         processes.start("trainer", python("rollbook.infra.demo.trainer", str(folder.path)))
         for index, worker_id in enumerate(plan.workers):
@@ -88,7 +93,7 @@ def run_demo(config: DemoConfig, out: Path | None, console: Console, *, keep: bo
             processes.start("processor", _processor(cluster.settings))
             folder.share_cluster(cluster.settings)
             with Feed(cluster.settings, plan.run_id) as feed:
-                _train(plan, folder, processes, feed, display)
+                _train(plan, folder, processes, feed, display, interrupt)
             processes.stop("processor")
             result = _look_back(plan, folder, cluster, display, began)
     if keep and cluster.is_embedded:
@@ -132,7 +137,9 @@ def _processor(settings: Settings) -> list[str]:
     ]
 
 
-def _train(plan: Plan, folder: RunFolder, processes: Processes, feed: Feed, display: Display) -> None:
+def _train(
+    plan: Plan, folder: RunFolder, processes: Processes, feed: Feed, display: Display, interrupt: Interrupt
+) -> None:
     """Watch the decisions until trainer and workers are done and the processor has decided all; lose a worker once."""
     faults = planned_faults(plan.config)
     lost = plan.workers[faults.lost_worker]
@@ -150,6 +157,7 @@ def _train(plan: Plan, folder: RunFolder, processes: Processes, feed: Feed, disp
             display.say(f"training; {lost} was killed and comes back under a higher incarnation")
             killed = True
         processes.check()
+        interrupt.check()
         time.sleep(_LOOK_S)
     deadline = time.monotonic() + PATIENCE_S
     while not feed.is_caught_up():
