@@ -6,7 +6,7 @@ from typing import Self
 
 
 class Interrupt:
-    """While open, notes Ctrl-C beside raising KeyboardInterrupt, so that `check` can raise it again. Main thread only."""
+    """While open, notes Ctrl-C beside raising KeyboardInterrupt, so that `check` can raise it. Main thread only."""
 
     def __init__(self) -> None:
         self._seen = False
