@@ -161,14 +161,14 @@ class Client:
         reader.expect(command.event_id)
         copy = command.next_copy()
 
-        def sent(offset: int, failure: DeliveryFailed | None) -> None:
+        def sent(offset: int | None, failure: DeliveryFailed | None) -> None:
             if copy != command.copies:
                 return  # news of an earlier copy, while the caller waits for a later one
             if failure is not None:
                 command.failed = True
                 reader.fail(command.event_id, failure)
             else:
-                command.last_offset = offset
+                command.arrived, command.last_offset = True, offset
                 reader.wake()
 
         try:
@@ -194,12 +194,13 @@ class Client:
         return self._reader
 
     def _timeout_text(self, command: Command, deadline_s: float) -> str:
-        if command.last_offset is None:
+        if not command.arrived:
             return (
                 f"{command.name} has not reached {self._settings.bootstrap_servers} within {deadline_s:g} s: see that "
                 "the broker is up, then send the same command again"
             )
+        place = "" if command.last_offset is None else f"@{command.last_offset}"
         return (
-            f"{command.name} at lifecycle:{self._outbox.partition}@{command.last_offset} has no decision after "
+            f"{command.name} at lifecycle:{self._outbox.partition}{place} has no decision after "
             f"{deadline_s:g} s: see that `rollbook processor run` is up, then send the same command again"
         )

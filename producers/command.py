@@ -21,7 +21,9 @@ class Command:
     value: bytes = field(init=False)
     copies: int = field(default=0, init=False)
     last_offset: int | None = field(default=None, init=False)
-    """Where the last copy lies; none while it is on its way."""
+    """Where the last copy lies; none while it is on its way, or where nobody can say."""
+    arrived: bool = field(default=False, init=False)
+    """Whether the last copy was acknowledged."""
     failed: bool = field(default=False, init=False)
     """Whether the last copy is known not to have been acknowledged."""
 
@@ -39,7 +41,7 @@ class Command:
     def next_copy(self) -> int:
         """The number of the copy that is sent next."""
         self.copies += 1
-        self.last_offset, self.failed = None, False
+        self.last_offset, self.arrived, self.failed = None, False, False
         return self.copies
 
     def not_sent(self) -> None:
@@ -58,6 +60,7 @@ class Command:
         for answer in answers:
             if answer.fields["outcome"] in _YES:
                 return answer
-        if self.copies == 1:
-            return answers[0] if answers else None
+        if self.copies == 1 or (self.arrived and self.last_offset is None):
+            # Where its place is unknown the last copy is answered when as many are as were sent.
+            return answers[-1] if len(answers) >= self.copies else None
         return next((answer for answer in answers if answer.fields["source"]["offset"] == self.last_offset), None)

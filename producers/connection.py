@@ -17,8 +17,9 @@ DELIVERY_TIMEOUT_S = 120.0
 _OVERHEAD_BYTES = 32 * 1024
 _POLL_S = 0.1
 _LOG = logging.getLogger("rollbook.producers")
-OnDelivered = Callable[[int, DeliveryFailed | None], None]
-"""Told the offset of a record, or why it has none; called from the connection's thread and never raises."""
+OnDelivered = Callable[[int | None, DeliveryFailed | None], None]
+"""Told where a record lies, or why it does not; called from the connection's thread and never raises. Neither: it has
+arrived, but the acknowledgement that said where was lost, and the one for its retry does not say it again."""
 
 
 class Connection:
@@ -90,13 +91,12 @@ class Connection:
         name = self._settings.topic(topic)
 
         def report(error: KafkaError | None, message: Message) -> None:
-            offset = message.offset()
             try:
-                if error is not None or offset is None:
-                    on_delivered(-1, self._failure(name, partition, error))
+                if error is not None:
+                    on_delivered(None, self._failure(name, partition, error))
                 else:
                     self._last_fault = ""  # what was the matter is over
-                    on_delivered(offset, None)
+                    on_delivered(message.offset(), None)
             except Exception:  # a defect of ours; raised here it would end the thread and strand every other record
                 _LOG.exception("while taking in a delivery report of %s:%d", name, partition)
 
@@ -129,14 +129,13 @@ class Connection:
     def _note_fault(self, error: KafkaError) -> None:
         self._last_fault = error.str()
 
-    def _failure(self, topic: str, partition: int, error: KafkaError | None) -> DeliveryFailed:
-        problem = "no report" if error is None else error.str()
+    def _failure(self, topic: str, partition: int, error: KafkaError) -> DeliveryFailed:
         last = f" (last trouble: {self._last_fault})" if self._last_fault else ""
         # Once its sequence numbers are in doubt an idempotent producer publishes nothing any more.
-        broken = error is not None and error.fatal()
+        broken = error.fatal()
         remedy = "make a new client" if broken else "see that the broker is up"
         return (DeliveryBroken if broken else DeliveryFailed)(
-            f"{topic}:{partition} on {self._settings.bootstrap_servers}: {problem}{last}: {remedy} and publish the "
+            f"{topic}:{partition} on {self._settings.bootstrap_servers}: {error.str()}{last}: {remedy} and publish the "
             "event again; should it have arrived after all, the ledger sees a duplicate"
         )
 

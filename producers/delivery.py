@@ -37,9 +37,9 @@ class Payload:
     def failure(self) -> DeliveryFailed | None:
         return self._failure
 
-    def chunk_arrived(self, index: int, offset: int, failure: DeliveryFailed | None) -> None:
+    def chunk_arrived(self, index: int, offset: int | None, failure: DeliveryFailed | None) -> None:
         with self._lock:
-            self._offsets[index] = max(offset, 0)
+            self._offsets[index] = offset or 0
             self._failure = self._failure or failure
             self._missing -= 1
             ready, self._then = ([], self._then) if self._missing else (self._then, [])

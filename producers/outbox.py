@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rollbook.infra.settings import LIFECYCLE_MAX_BYTES, Topic
-from rollbook.producers.connection import Connection
+from rollbook.producers.connection import Connection, OnDelivered
 from rollbook.producers.delivery import Payload
 from rollbook.producers.errors import ClientClosed, DeliveryFailed, QueueFull
 from rollbook.producers.lane import Lane, Place
@@ -19,10 +19,10 @@ from rollbook.schemas.records.common import Lifecycle, PayloadRef
 
 MAX_EVENTS = 100_000
 MAX_BYTES = 256 * 1024 * 1024
+_CLOSED = "a record was still waiting when its client was closed: publish it again"
 _LOG = logging.getLogger("rollbook.producers")
 Build = Callable[[tuple[PayloadRef, ...]], Lifecycle]
 OnError = Callable[[RollbookError], None]
-OnSent = Callable[[int, DeliveryFailed | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +115,12 @@ class Outbox:
         place = self._lane.queue(lambda: self._produce(payloads, build, encoded_bytes), holds=False)
         self._go_after(payloads, place)
 
-    def send(self, value: bytes, on_sent: OnSent) -> None:
+    def send(self, value: bytes, on_sent: OnDelivered) -> None:
         """Queue an encoded command; `on_sent` hears of its fate. Raises QueueFull: nothing was sent."""
         self._connection.check()
         self._take(len(value))
 
-        def done(offset: int, failure: DeliveryFailed | None) -> None:
+        def done(offset: int | None, failure: DeliveryFailed | None) -> None:
             self._settle(len(value), failure is None)
             on_sent(offset, failure)
 
@@ -161,14 +161,19 @@ class Outbox:
             self._send_chunk(key, chunk, index, handle)
 
     def _send_chunk(self, key: str, chunk: bytes, index: int, handle: Payload) -> None:
-        def done(offset: int, failure: DeliveryFailed | None) -> None:
+        def done(offset: int | None, failure: DeliveryFailed | None) -> None:
+            if offset is None and failure is None:  # it is there, but a reference must say where: once more
+                self._send_chunk(key, chunk, index, handle)
+                return
             self._release(len(chunk), events=0)
             handle.chunk_arrived(index, offset, failure)
 
         try:
             self._connection.produce(Topic.PAYLOADS, handle.ref.partition, key, chunk, done)
         except DeliveryFailed as failure:
-            done(-1, failure)
+            done(None, failure)
+        except ClientClosed:
+            done(None, DeliveryFailed(_CLOSED))
 
     def _go_after(self, payloads: Sequence[Payload], place: Place) -> None:
         """Let the record go when the last payload has settled: from this thread if all have, else from the poll's."""
@@ -189,14 +194,14 @@ class Outbox:
             self._lane.ready(place)
 
     def _produce(self, payloads: Sequence[Payload], build: Build, encoded_bytes: int) -> None:
-        def done(_: int, failure: DeliveryFailed | None) -> None:
+        def done(_: int | None, failure: DeliveryFailed | None) -> None:
             self._settle(encoded_bytes, failure is None)
             if failure is not None:
                 self._tell(failure)
 
         lost = next((payload.failure for payload in payloads if payload.failure is not None), None)
         if lost is not None:
-            done(-1, lost)
+            done(None, lost)
             return
         try:
             value = encode_checked(build(tuple(payload.ref for payload in payloads)))
@@ -206,14 +211,14 @@ class Outbox:
             return
         self._hand_over(value, done)
 
-    def _hand_over(self, value: bytes, done: OnSent) -> None:
+    def _hand_over(self, value: bytes, done: OnDelivered) -> None:
         """Give a record to the connection; a failure reaches `done`, like those that the broker reports later."""
         try:
             self._connection.produce(Topic.LIFECYCLE, self.partition, self._run_id, value, done)
         except DeliveryFailed as failure:
-            done(-1, failure)
+            done(None, failure)
         except ClientClosed:
-            done(-1, DeliveryFailed("a record was still waiting when its client was closed: publish it again"))
+            done(None, DeliveryFailed(_CLOSED))
 
     def _take(self, size: int, events: int = 1) -> None:
         with self._changed:

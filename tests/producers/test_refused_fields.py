@@ -59,7 +59,6 @@ def test_a_masked_position_may_hold_anything() -> None:
 class Clients:
     """Clients that live as long as the module, and have nothing to publish."""
 
-    settings: Settings
     worker: RolloutWorker
     rewards: RewardService
 
@@ -71,7 +70,9 @@ def clients(broker: str) -> Iterator[Clients]:
         RolloutWorker(settings, "run-0", "worker-0") as worker,
         RewardService(settings, "run-0", "rewards-0", RULE) as rewards,
     ):
-        yield Clients(settings, worker, rewards)
+        yield Clients(worker, rewards)
+        assert worker.flush(20) == rewards.flush(20) == 0
+        assert read_topic(settings, Topic.LIFECYCLE) == read_topic(settings, Topic.PAYLOADS) == []
 
 
 def generate(worker: RolloutWorker, **change: Any) -> str:
@@ -115,7 +116,6 @@ def test_an_event(clients: Clients, call: Call, record: str, field: str) -> None
         call(clients.worker, clients.rewards)
     assert (refusal.value.record_type, refusal.value.field) == (record, field)
     assert clients.worker.counters.published == clients.rewards.counters.published == 0
-    assert read_topic(clients.settings, Topic.LIFECYCLE) == read_topic(clients.settings, Topic.PAYLOADS) == []
 
 
 @pytest.mark.parametrize(("run_id", "worker_id", "field"), [("run 0", "worker-0", "run_id"), ("run-0", "", "id")])

@@ -138,15 +138,15 @@ def test_a_commit_names_exactly_what_is_held() -> None:
 
 
 def answered(story: str) -> int | None:
-    """c: a copy is sent; @3: it is known to lie at offset 3; y3, n3: offset 3 was accepted, refused. The offset of the
-    answer that counts."""
+    """c: a copy is sent; @3: it is known to lie at offset 3; @: it has arrived, nobody can say where; y3, n3: what lies
+    at offset 3 was accepted, refused. The offset of the answer that counts."""
     command = Command(Discarded(header=HEADER, trajectory_ids=("t",), reason=DiscardReason.SURPLUS))
     answers: list[Decoded] = []
     for word in story.split():
         if word == "c":
             command.next_copy()
         elif word.startswith("@"):
-            command.last_offset = int(word[1:])
+            command.arrived, command.last_offset = True, int(word[1:]) if word[1:] else None
         else:
             outcome = Outcome.ACCEPTED if word[0] == "y" else Outcome.REJECTED
             fields = {"outcome": outcome.value, "source": {"offset": int(word[1:])}}
@@ -170,6 +170,10 @@ def answered(story: str) -> int | None:
         ("c c @7 n7", 7),  # the first was lost
         ("c @3 c @7 c @9 n3 n7", None),
         ("c @3 c @7 c @9 n3 y7 n9", 7),
+        ("c @ n3", 3),
+        ("c @3 c @ n3", None),
+        ("c @3 c @ n3 n7", 7),
+        ("c @3 c @ n3 y7", 7),
     ],
 )
 def test_which_answer_counts_when_a_command_was_sent_more_than_once(story: str, counts: int | None) -> None:
