@@ -159,8 +159,8 @@ def end_update(run: Run, update: UpdateState, status: UpdateStatus, *events: Eve
         held = run.trajectories.get(trajectory_id)
         assert held is not None, "what an update holds is never forgotten"
         give_back(run, held, *events)
-    ended = update.model_copy(update={"status": status, "held": (), "answers": (), "end_content": content})
-    run.updates.put(update.update_id, ended)
+    ended = {"status": status, "held": (), "answers": (), "in_doubt": False, "end_content": content}
+    run.updates.put(update.update_id, update.model_copy(update=ended))
     return list(update.held)
 
 

@@ -78,7 +78,7 @@ def _update(row: UpdateState) -> object:
         row.status.value,
         None if row.learner is None else row.learner.learner_id,
         row.config_version if is_open(row) else None,
-        (tuple(sorted(row.held)), tuple(sorted(row.trained)), row.in_doubt and is_open(row)),
+        (tuple(sorted(row.held)), tuple(sorted(row.trained)), row.in_doubt),
         tuple(sorted(one.rank for one in row.sealed)),
     )
 
