@@ -3,6 +3,7 @@
 Each part has a typer app in a module of its own, and lets its errors out: they are printed here.
 """
 
+import errno
 import os
 import sys
 from contextlib import suppress
@@ -21,6 +22,7 @@ EXIT_DEFECT = 70
 EXIT_INTERRUPTED = 130
 EXIT_ABANDONED = 141
 _LONGEST_MESSAGE = 8_192
+_OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 _GROUP, _COMMAND = MountKind.GROUP, MountKind.COMMAND
 
@@ -143,6 +145,9 @@ def _report(error: Exception) -> int:
         return _fail("aborted", 1)
     if isinstance(error, OSError):  # a full disk, say; where a path is the user's, its part has told so itself
         return _fail(_of_the_system(error), EXIT_ENVIRONMENT)
+    if type(error).__name__ == "KafkaException":  # its class is not imported for commands that need no Kafka
+        what = "the Kafka cluster did not do what it was asked to"
+        return _fail(f"{what} ({error}): check the cluster and what you may do there", EXIT_ENVIRONMENT)
     kind = type(error).__name__
     return _fail(
         f"a defect of rollbook, please report it: {kind}: {error} (ROLLBOOK_TRACEBACK=1 shows where)", EXIT_DEFECT
@@ -150,7 +155,7 @@ def _report(error: Exception) -> int:
 
 
 def _of_the_system(error: OSError) -> str:
-    where = error.filename2 or error.filename or "the output"
+    where = error.filename2 or error.filename or ("the output" if error.errno in _OF_OUTPUT else "the system")
     return (
         f"{os.fsdecode(where) if isinstance(where, bytes) else where}: {error.strerror or error}: check the path, the "
         "space that is left, and what you may do there (ROLLBOOK_TRACEBACK=1 shows more)"

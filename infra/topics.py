@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package forgets to mark them as exported
     AdminClient,
     AlterConfigOpType,
+    ClusterMetadata,
     ConfigEntry,
     ConfigResource,
     NewTopic,
@@ -147,11 +148,18 @@ def delete_topics(settings: Settings) -> None:
 
 
 def _node_count(client: AdminClient) -> int:
-    return len(client.list_topics(timeout=_TIMEOUT_S).brokers)
+    return len(_metadata(client).brokers)
 
 
 def _present(client: AdminClient) -> Mapping[str, TopicMetadata]:
-    return client.list_topics(timeout=_TIMEOUT_S).topics
+    return _metadata(client).topics
+
+
+def _metadata(client: AdminClient) -> ClusterMetadata:
+    try:
+        return client.list_topics(timeout=_TIMEOUT_S)
+    except KafkaException as fault:
+        raise _refused("the cluster stopped answering", fault) from fault
 
 
 def _states(client: AdminClient, settings: Settings) -> list[TopicState]:
@@ -263,6 +271,10 @@ def _result(future: "Future[T]") -> T:
         return future.result(timeout=_SETTLE_TIMEOUT_S)
     except KafkaException as fault:
         raise _refused("the cluster refused a request about its topics", fault) from fault
+    except TimeoutError as fault:
+        raise EnvironmentFault(
+            f"the cluster did not answer within {_SETTLE_TIMEOUT_S:.0f} s: check its log, then try again"
+        ) from fault
 
 
 def _refused(what: str, fault: KafkaException) -> EnvironmentFault:

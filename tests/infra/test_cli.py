@@ -6,6 +6,7 @@ import sys
 from importlib.metadata import version
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from rollbook.infra.broker.ports import free_port
 from rollbook.infra.cli import MOUNTS, run
@@ -153,6 +154,12 @@ def test_an_empty_variable_is_refused(capsys: pytest.CaptureFixture[str], monkey
             OSError(errno.ENOSPC, "No space left on device", "/data/x"),
             3,
             "/data/x: No space left on device: check the path, the space that is left",
+        ),
+        (TimeoutError("timed out"), 3, "the system: timed out: check"),
+        (
+            KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "not yours")),
+            3,
+            "did not do what it was asked to (KafkaError{code=TOPIC_AUTHORIZATION_FAILED",
         ),
         (
             ZeroDivisionError("division by zero"),

@@ -12,7 +12,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
     ResourceType,
 )
 
+from rollbook.infra import topics
 from rollbook.infra.admin import connect
+from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.broker.ports import free_port
 from rollbook.infra.settings import DECISION_MAX_BYTES, LIFECYCLE_MAX_BYTES, PAYLOAD_MAX_BYTES, Settings, Topic
 from rollbook.infra.topic_table import TOPIC_TABLE, min_insync, replication_for
@@ -106,6 +108,18 @@ def test_a_broker_that_is_down_is_named_with_the_remedy(capfd: pytest.CaptureFix
     with pytest.raises(EnvironmentFault, match=rf"{nowhere.bootstrap_servers} .*rollbook broker start"):
         check_topics(nowhere)
     assert capfd.readouterr().err == "", "librdkafka keeps quiet"
+
+
+def test_a_cluster_that_goes_away_between_two_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics, "_TIMEOUT_S", 1.0)
+    with EmbeddedBroker() as own:
+        settings = Settings(own.bootstrap_servers)
+        client = connect(settings)
+        own.kill()
+        monkeypatch.setattr(topics, "connect", lambda _: client)
+        for ask in (check_topics, describe_topics, create_topics, delete_topics):
+            with pytest.raises(EnvironmentFault, match="the cluster stopped answering: .*: check the cluster"):
+                ask(settings)
 
 
 def test_copies_follow_the_number_of_nodes() -> None:
