@@ -118,7 +118,7 @@ def test_a_cluster_that_goes_away_between_two_questions(monkeypatch: pytest.Monk
         own.kill()
         monkeypatch.setattr(topics, "connect", lambda _: client)
         for ask in (check_topics, describe_topics, create_topics, delete_topics):
-            with pytest.raises(EnvironmentFault, match="the cluster stopped answering: .*: check the cluster"):
+            with pytest.raises(EnvironmentFault, match=r"the cluster stopped answering: .*: check the cluster"):
                 ask(settings)
 
 
