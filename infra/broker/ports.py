@@ -13,11 +13,18 @@ _TRIES = 200
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on the port now, whatever address the present holder listens on."""
+    """Whether a server could listen on the port now, whatever address the present holder listens on.
+
+    Raises EnvironmentFault for one that is kept for the system.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Kafka does: TIME_WAIT is not busy
         try:
             probe.bind((HOST, port))
+        except PermissionError as fault:
+            raise EnvironmentFault(
+                f"you may not listen on port {port} of {HOST}: choose one from 1024 on with --port"
+            ) from fault
         except OSError:
             return False
         return True

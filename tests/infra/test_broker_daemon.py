@@ -1,9 +1,11 @@
 """`rollbook broker`, as a user types it: it stays until it is stopped, and says what is in its way."""
 
+import errno
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from rollbook.infra.broker.daemon import DaemonState, FolderId, daemon_state, stop_daemon
-from rollbook.infra.broker.ports import free_port
+from rollbook.infra.broker.ports import free_port, is_free
 from rollbook.infra.broker.process import ProcessId
 from rollbook.infra.settings import Settings
 from rollbook.infra.topics import create_topics, describe_topics
+from rollbook.schemas.errors import EnvironmentFault
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +173,15 @@ def test_a_busy_port_is_one_line_and_code_3(broker: str, broker_command: Rollboo
     assert refused.err.count("\n") == 1
     assert "is used by another Kafka broker" in refused.err
     assert daemon_state(data_dir) is None
+
+
+def test_a_port_of_the_system_is_not_called_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: socket.socket, address: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(socket.socket, "bind", refuse)
+    with pytest.raises(EnvironmentFault, match=r"you may not listen on port 80 of 127\.0\.0\.1: choose one from 1024 on"):
+        is_free(80)
 
 
 def test_a_foreign_directory_is_one_line_and_code_2(broker_command: Rollbook, tmp_path: Path) -> None:
