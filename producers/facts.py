@@ -26,7 +26,7 @@ from rollbook.schemas.records.update import (
     ReserveMode,
 )
 
-_SETTLE_S = 2.0
+SETTLE_S = 2.0
 """How long the thread gives the ledger to have seen the rewards of what was taken: the revision is theirs."""
 
 
@@ -107,7 +107,7 @@ class Facts:
     def reserve(self, trainer: Trainer, ids: Sequence[str], policy: PolicyRef) -> None:
         """The training took these rows."""
         # Only this thread waits, and without the right revision the ledger would note a breach that was none.
-        trainer.decisions.wait_until(lambda: all(self.revisions.waits(one) for one in ids), _SETTLE_S)
+        trainer.decisions.wait_until(lambda: all(self.revisions.waits(one) for one in ids), SETTLE_S)
         items = [ReserveItem(trajectory_id=one, expected_revision=self.revisions.of(one)) for one in ids]
         records = self._of(trainer).records
         self._publish(trainer, records.reserve(self._reserve_part, policy, ReserveMode.AVAILABLE, items=items))

@@ -68,7 +68,7 @@ class Stage:
     def stop(self) -> None:
         """Stop the processor; until it goes on the trainer waits only shortly."""
         self._processing.close()
-        self.trainer._options = replace(PATIENT, decision_timeout_s=0.5)
+        self.trainer._options = replace(PATIENT, decision_timeout_s=0.3)
 
     def go_on(self) -> None:
         self._processing.enter_context(processor(self.run.settings))
@@ -230,7 +230,7 @@ def test_a_trainer_that_is_to_wait_waits(stage: Stage, caplog: pytest.LogCapture
     before = len(outcomes(stage.run, "Reserve"))
     stage.trainer._on_unavailable = OnUnavailable.WAIT
     stage.stop()
-    back = threading.Timer(1.5, stage.go_on)
+    back = threading.Timer(0.8, stage.go_on)
     back.start()
     with stage.trainer.update(rollout_id=1) as update:
         update.claim(POLICY, max_groups=1)

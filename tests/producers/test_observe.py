@@ -9,7 +9,7 @@ import pytest
 
 from rollbook.infra.broker.ports import free_port
 from rollbook.infra.settings import Settings
-from rollbook.producers import Counters, ObservedRow, ObservedUpdate, ObservingTrainer, Options
+from rollbook.producers import Counters, ObservedRow, ObservedUpdate, ObservingTrainer, Options, facts
 from rollbook.schemas.codec import ContractViolation
 from rollbook.schemas.errors import RollbookError
 from rollbook.schemas.records.common import PolicyRef
@@ -22,6 +22,18 @@ from rollbook.tests.producers.world import POLICY, World, behavior_log_probs, wo
 MASK = [True, True, True, False, True]
 AT_ONCE_S = 0.5
 """Far above what queueing takes, far below any time-out of Kafka's."""
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that name what the ledger will never have ready."""
+    monkeypatch.setattr(facts, "SETTLE_S", 0.1)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that count breaches: none may come of a slow machine."""
+    monkeypatch.setattr(facts, "SETTLE_S", 20.0)
 
 
 @pytest.fixture
@@ -56,6 +68,7 @@ def states(decision: Decision) -> set[str]:
     return {str(item.state_after) for item in decision.items}
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_training_by_the_rules_is_consumed_without_a_breach(watched: World) -> None:
     group = watched.group(2)
     with observed(watched) as trainer:
@@ -73,6 +86,7 @@ def test_a_training_by_the_rules_is_consumed_without_a_breach(watched: World) ->
     assert trainer.counters.lost == 0
 
 
+@pytest.mark.usefixtures("impatient")
 def test_what_breaks_a_rule_is_taken_as_a_fact_and_marked(watched: World) -> None:
     group = watched.group(1)
     with observed(watched) as trainer:
@@ -120,6 +134,7 @@ def test_a_broker_that_is_down_costs_a_warning_and_counted_events(caplog: pytest
     assert nowhere.bootstrap_servers in caplog.text
 
 
+@pytest.mark.usefixtures("impatient")
 def test_a_refused_learner_is_told_once_and_training_goes_on(watched: World) -> None:
     errors: list[RollbookError] = []
     with (
@@ -138,6 +153,7 @@ def test_a_refused_learner_is_told_once_and_training_goes_on(watched: World) -> 
     assert watched.decisions("Reserve") == []
 
 
+@pytest.mark.usefixtures("impatient")
 def test_arguments_that_make_no_sense_cost_the_event(watched: World) -> None:
     errors: list[RollbookError] = []
     with observed(watched, on_error=errors.append) as trainer, trainer.update(rollout_id=0) as update:
