@@ -28,7 +28,7 @@ from rollbook.tests.processors.proof.mutations import Mutant, mutants
 HERE = Path(__file__).parent
 STAGES: tuple[tuple[str, ...], ...] = (
     ("proof/test_table.py", "proof/test_recorded.py", "test_lifecycle.py", "test_rules.py"),
-    tuple(sorted(path.name for path in HERE.parent.glob("test_fold_*.py"))),
+    (*sorted(path.name for path in HERE.parent.glob("test_fold_*.py")), "test_room.py"),
     ("proof/test_exhaustive.py", "proof/test_walks.py", "proof/test_trainers.py"),
 )
 """What a mutant must pass that survives the calls below."""
@@ -38,7 +38,7 @@ TIMEOUT_S = 600
 def plain_tests() -> list[Callable[[], None]]:
     """Tests that need nothing, to be called without a test runner: most mutants die of them within a second."""
     found: list[Callable[[], None]] = []
-    names = [f"proof.{name}" for name in ("test_counterexamples", "test_found")]
+    names = [f"proof.{name}" for name in ("test_counterexamples", "test_found", "test_corners")]
     names += sorted(path.stem for path in HERE.parent.glob("test_fold_*.py"))
     for name in names:
         module = importlib.import_module(f"rollbook.tests.processors.{name}")

@@ -16,6 +16,7 @@ follows the fold:
   update the committing learner's, whose weights have the rows;
 - `wrong_expected` names the version, an Activate is repeated only by the same expectation;
 - policies that are orphaned do not raise the floor;
+- a fact waits only for what is unknown or dispatched: when that ends otherwise, it is let go of;
 - an id that a client uses again once its first trajectory is forgotten makes another trajectory.
 """
 
