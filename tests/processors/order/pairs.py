@@ -76,6 +76,12 @@ def _pairs() -> Iterator[Pair]:
             Kind.TRAJECTORY,
             "what an update holds cannot be taken out of use; what it gives back can",
         )
+    yield from of(
+        "RewardReady",
+        "Discarded Quarantine",
+        Kind.APART,
+        "a reward by an unpinned rule takes a trajectory out of its group; one that is out of use stays in it",
+    )
     yield from of("Discarded", "Quarantine", Kind.TRAJECTORY, "what has ended cannot end again")
     yield from of(
         "PolicyAbandoned",

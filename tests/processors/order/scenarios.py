@@ -37,7 +37,7 @@ from rollbook.tests.processors.order.steps import (
     update_started,
     written,
 )
-from rollbook.tests.processors.parts import policy
+from rollbook.tests.processors.parts import RULE, policy
 
 OTHER_RULE = RewardIdentity(rule_id="other", version="1", hash="other-hash")
 
@@ -593,6 +593,20 @@ MIXED: tuple[Scenario, ...] = (
             rewarded("t1"),
         ),
     ),
+    *(
+        Scenario(
+            f"a group of which one is kept apart, and taken out of use: {taken_out.record}",
+            lambda: _pinned_rule(),
+            (
+                generated("t0", group="g", sample=0, of=2).also(Kind.APART, "g"),
+                generated("t1", group="g", sample=1, of=2).also(Kind.APART, "g"),
+                rewarded("t0", rule=OTHER_RULE).also(Kind.APART, "g"),
+                rewarded("t1").also(Kind.APART, "g"),
+                taken_out.also(Kind.APART, "g"),
+            ),
+        )
+        for taken_out in (discarded("t0"), quarantined("t0"))
+    ),
     Scenario(
         "what is not registered, refused",
         open_run,
@@ -617,6 +631,13 @@ MIXED: tuple[Scenario, ...] = (
         ),
     ),
 )
+
+
+def _pinned_rule() -> History:
+    history = History()
+    history.configured(rewards=(RULE,), unpinned=Unpinned.APART)
+    history.contract()
+    return history
 
 
 def _two_learners_and(name: str) -> History:

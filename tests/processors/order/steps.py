@@ -33,6 +33,8 @@ class Kind(StrEnum):
     RUN = "run"
     ORDINAL = "ordinal"
     """Of a learner whose run counts lag by ordinal."""
+    APART = "apart"
+    """Of a group whose members may be kept apart."""
     ROOM = "room"
     """Of a run that is near max_live, max_pending or its horizon."""
 
