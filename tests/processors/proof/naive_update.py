@@ -48,7 +48,7 @@ def learner_started(book: Book, record: records.LearnerStarted, offset: int) -> 
     gone = {update_id: book.updates[update_id] for update_id in (*opened, *undone)}
     for update_id in gone:
         state = "aborted" if update_id in opened else "rolled_back"
-        book.updates[update_id] = replace(gone[update_id], state=state, held=(), firsts=())
+        book.updates[update_id] = replace(gone[update_id], state=state, held=(), firsts=(), doubt=False)
     for update_id in opened:
         for row in gone[update_id].held:
             book.free(row, "rewarded")
@@ -371,7 +371,7 @@ def abort(book: Book, record: records.Abort, offset: int) -> Answer:
 
 def _given_up(book: Book, update_id: str, update: Update, shelf: str, end: Body) -> tuple[Item, ...]:
     before = book.copy()
-    book.updates[update_id] = replace(update, state="aborted", held=(), firsts=(), end=end)
+    book.updates[update_id] = replace(update, state="aborted", held=(), firsts=(), end=end, doubt=False)
     for name in update.held:
         book.free(name, shelf)
     return tuple(book.item(name, "released", before) for name in update.held)
