@@ -41,3 +41,10 @@ def test_anothers_orphaned_checkpoint_is_anothers_first() -> None:
     wanted = Checkpoint(id="c0", digest="digest of c0")
     assert says(history.learner("b", checkpoint=wanted)) == "rejected foreign_checkpoint"
     assert says(history.learner("a", checkpoint=wanted)) == "rejected checkpoint_orphaned"
+
+
+def test_of_an_unknown_parent_and_an_unknown_policy_to_restore_the_parent_is_named() -> None:
+    history = proven().opened()
+    assert says(history.prepared(3, parent=1, rollback_of=2)) == "rejected unknown_parent"
+    history.prepared(1)
+    assert says(history.prepared(3, parent=1, rollback_of=2)) == "rejected unknown_rollback"
