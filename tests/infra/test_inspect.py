@@ -51,7 +51,7 @@ def lived(own: Settings) -> Lived:
         with Trainer(own, made.run_id, "learner-0", options=OUTSPOKEN) as trainer:
             trainer.start()
             with trainer.update(0, update_id=HOSTILE) as update:
-                update.claim(POLICY, max_groups=1, wait_s=20)
+                update.claim(POLICY, max_groups=1, wait_s=60)
                 update.abort(FORGED)
         await_decided(own, partition_of(made.run_id, PARTITIONS))
         return Lived(made.run_id, tuple(group))
@@ -162,7 +162,7 @@ def following(run_id: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]
     try:
         yield process
         process.send_signal(signal.SIGINT)
-        _, error = process.communicate(timeout=20)
+        _, error = process.communicate(timeout=60)
         assert (process.returncode, error) == (130, "")
     finally:
         process.kill()

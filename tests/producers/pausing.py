@@ -21,7 +21,7 @@ def main(servers: str, prefix: str, run_id: str, lease_ms: str, pause: str) -> N
     ) as trainer:
         trainer.start()
         with trainer.update(rollout_id=0) as update:
-            update.claim(POLICY, max_groups=1, wait_s=20)
+            update.claim(POLICY, max_groups=1, wait_s=60)
             if pause == "after":
                 update.start()
             say("paused")

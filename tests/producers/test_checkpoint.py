@@ -20,7 +20,7 @@ def start_again(run: World, trainer: Trainer, checkpoint: Checkpoint | None) -> 
 def train(trainer: Trainer) -> str:
     """An update of whatever group is there."""
     with trainer.update(rollout_id=0) as update:
-        update.claim(POLICY, max_groups=1, wait_s=20)
+        update.claim(POLICY, max_groups=1, wait_s=60)
         update.start()
         update.step(update.trainable)
     return update.update_id
@@ -87,7 +87,7 @@ def test_weights_between_step_and_commit_are_not_saved(ungated: World) -> None:
             trainer.checkpoint_saved("too early", "d", POLICY)
         trainer.start()
         with trainer.update(rollout_id=0) as update:
-            update.claim(POLICY, max_groups=1, wait_s=20)
+            update.claim(POLICY, max_groups=1, wait_s=60)
             update.start()
             update.step(update.trainable)
             with pytest.raises(OutOfOrder, match="save between a commit that was read and the next step"):

@@ -86,7 +86,7 @@ def stage(settings: Settings) -> Iterator[Stage]:
             trainer.start()
             group = run.group(1)
             with trainer.update(rollout_id=0) as probe:  # it is left unstarted: the row is known and free again
-                probe.claim(POLICY, max_groups=1, wait_s=20)
+                probe.claim(POLICY, max_groups=1, wait_s=60)
             yield Stage(run, trainer, group, processing)
 
 
@@ -222,7 +222,7 @@ def test_a_reserve_in_doubt_is_ended_by_the_abort(stage: Stage) -> None:
     with pytest.raises(DecisionTimeout):
         fail()
     with stage.trainer.update(rollout_id=2) as update:
-        update.claim(POLICY, max_groups=1, wait_s=20)
+        update.claim(POLICY, max_groups=1, wait_s=60)
         assert [item.trajectory_id for item in update.held] == stage.group, "the row was given back"
 
 

@@ -32,7 +32,7 @@ def test_a_late_reward_after_a_time_out_is_the_one_that_counts(run: World, train
     run.rewards.failed(late, RewardFailure.TIMEOUT, retriable=True)
     run.rewards.reward(late, 0.75)
     with trainer.update(rollout_id=0) as update:
-        update.claim(POLICY, max_groups=1, wait_s=20)
+        update.claim(POLICY, max_groups=1, wait_s=60)
         assert [one.raw_reward for one in update.load()] == [0.75]
 
 

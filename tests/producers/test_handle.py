@@ -17,7 +17,7 @@ def other(run: World, learner_id: str = "learner-0") -> Trainer:
 def hand_over(run: World, trainer: Trainer, *, admitted: bool = False) -> UpdateHandle:
     """A claimed update's handle, as text on the way."""
     with trainer.update(rollout_id=3) as update:
-        update.claim(POLICY, max_groups=1, wait_s=20)
+        update.claim(POLICY, max_groups=1, wait_s=60)
         if admitted:
             admit_all(update)
         handle = update.handle()
@@ -51,7 +51,7 @@ def test_what_was_admitted_before_stays_so_and_parts_go_on(run: World, trainer: 
     second = run.group(1, first_seed=5)
     with other(run) as training, training.adopt(handle) as update:
         assert set(update.admitted) == set(first)
-        update.claim(POLICY, max_groups=1, wait_s=20)
+        update.claim(POLICY, max_groups=1, wait_s=60)
         (added,) = (one for one in update.load() if one.trajectory_id == second[0])
         update.admit({added.trajectory_id: added.log_probs}, POLICY)
         update.start()
@@ -91,7 +91,7 @@ def test_after_the_handle_nothing_can_be_done_here(run: World, trainer: Trainer)
     with trainer.update(rollout_id=0) as update:
         with pytest.raises(OutOfOrder, match="is new, this needs one that is open"):
             update.handle()
-        update.claim(POLICY, max_groups=1, wait_s=20)
+        update.claim(POLICY, max_groups=1, wait_s=60)
         update.handle()
         for call in (update.start, update.handle, lambda: update.step([])):
             with pytest.raises(OutOfOrder, match="handed over"):
@@ -101,7 +101,7 @@ def test_after_the_handle_nothing_can_be_done_here(run: World, trainer: Trainer)
 def test_a_started_update_cannot_be_handed_over(run: World, trainer: Trainer) -> None:
     run.group(1)
     with trainer.update(rollout_id=0) as update:
-        update.claim(POLICY, max_groups=1, wait_s=20)
+        update.claim(POLICY, max_groups=1, wait_s=60)
         update.start()
         with pytest.raises(OutOfOrder, match="is started"):
             update.handle()

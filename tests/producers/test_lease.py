@@ -18,7 +18,7 @@ from rollbook.schemas.records.run import DriftGate
 from rollbook.schemas.records.update import Commit
 from rollbook.tests.producers.world import PATIENT, POLICY, World, world
 
-LEASE_MS = 900
+LEASE_MS = 1200
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_a_trainer_stopped_before_its_start_loses_its_rows_and_does_not_step(lea
     group = leased.group(2)
     with paused(leased, "before") as sleeper:
         with learner(leased, "learner-1") as other, other.update(rollout_id=0) as update:
-            update.claim(POLICY, max_groups=1, wait_s=20)
+            update.claim(POLICY, max_groups=1, wait_s=60)
             update.start()
             update.step(update.trainable)
         sleeper.wake()
@@ -114,7 +114,7 @@ def test_a_trainer_stopped_after_its_start_is_in_doubt_and_keeps_its_rows(leased
 def test_an_open_update_outlives_its_lease_while_its_process_lives(leased: World) -> None:
     leased.group(1)
     with learner(leased) as trainer, trainer.update(rollout_id=0) as update:
-        update.claim(POLICY, max_groups=1, wait_s=20)
+        update.claim(POLICY, max_groups=1, wait_s=60)
         while len(leased.decisions("Renew")) < 2 * RENEWALS_A_LEASE:
             time.sleep(LEASE_MS / 1000 / RENEWALS_A_LEASE)
         update.start()
@@ -127,7 +127,7 @@ def test_nothing_is_renewed_after_the_commit(leased: World) -> None:
     leased.group(1)
     with learner(leased) as trainer:
         with trainer.update(rollout_id=0, renew_every_s=0.01) as update:
-            update.claim(POLICY, max_groups=1, wait_s=20)
+            update.claim(POLICY, max_groups=1, wait_s=60)
             leased.decided("Renew")
             update.start()
             update.step(update.trainable)
@@ -140,7 +140,7 @@ def test_without_renewals_the_update_ends_and_says_so(leased: World) -> None:
     leased.group(1)
     with learner(leased, lease_ms=0) as trainer:
         with trainer.update(rollout_id=0) as update:
-            update.claim(POLICY, max_groups=1, wait_s=20)
+            update.claim(POLICY, max_groups=1, wait_s=60)
             assert update.renew().outcome is Outcome.ACCEPTED
             leased.decided("LeaseExpired")
             with pytest.raises(UpdateEnded, match=r"update_ended.*\(aborted\); train on nothing of it"):
@@ -152,7 +152,7 @@ def test_without_renewals_the_update_ends_and_says_so(leased: World) -> None:
 def test_an_end_that_the_background_hears_of_surfaces_at_the_next_call(run: World, trainer: Trainer) -> None:
     run.group(1)
     with trainer.update(rollout_id=0, renew_every_s=0.02) as update:
-        update.claim(POLICY, max_groups=1, wait_s=20)
+        update.claim(POLICY, max_groups=1, wait_s=60)
         run.coordinator.abort(update.update_id, text="the queue is needed")
         run.decided("Renew", Outcome.REJECTED)
         with pytest.raises(UpdateEnded):
@@ -165,7 +165,7 @@ def test_a_fence_that_the_background_hears_of_ends_the_learner(run: World, train
 
     def train() -> None:
         with trainer.update(rollout_id=0, renew_every_s=0.02) as update:
-            update.claim(POLICY, max_groups=1, wait_s=20)
+            update.claim(POLICY, max_groups=1, wait_s=60)
             with Trainer(run.settings, run.run_id, "learner-0", options=PATIENT) as second:
                 second.start(expected_epoch=trainer.learner.epoch)
             run.decided("Renew", Outcome.REJECTED)

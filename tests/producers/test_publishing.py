@@ -249,6 +249,25 @@ def test_an_error_callback_that_fails_stops_nothing(cluster: Cluster) -> None:
         assert rewards.counters.lost == 1
 
 
+def test_a_client_may_be_closed_by_its_error_callback(cluster: Cluster) -> None:
+    heard: list[str] = []
+
+    def give_up(error: RollbookError) -> None:
+        heard.append(type(error).__name__)
+        rewards.close()
+
+    with cluster.rewards(delivery_timeout_s=1, on_error=give_up) as rewards:
+        with cluster.frozen():
+            for index in range(3):
+                rewards.reward(f"t-{index}", 1.0)
+            deadline = time.monotonic() + 20
+            while len(heard) < 3 and time.monotonic() < deadline:
+                time.sleep(0.01)
+        with pytest.raises(ClientClosed):
+            rewards.reward("t-3", 1.0)
+    assert heard == ["DeliveryFailed"] * 3
+
+
 def test_after_its_block_a_client_is_closed(settings: Settings) -> None:
     with RewardService(settings, "run-0", "rewards-0", RULE) as rewards:
         pass

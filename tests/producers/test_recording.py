@@ -63,7 +63,7 @@ def train(run: World, trainer: Trainer, steps: list[dict[str, Any]]) -> Update:
     trainer.start()
     (trajectory_id,) = run.group(1)
     with trainer.update(rollout_id=5) as update:
-        update.claim(POLICY, max_groups=1, wait_s=20)
+        update.claim(POLICY, max_groups=1, wait_s=60)
         (loaded,) = update.load()
         update.admit({trajectory_id: loaded.log_probs}, POLICY)
         update.start()

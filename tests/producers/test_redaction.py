@@ -92,10 +92,10 @@ def publish_secrets(settings: Settings, run_id: str, options: Options) -> None:
         worker.discarded([failed[1].trajectory_id], DiscardReason.CUSTOM, text=text)
         trainer.start()
         with trainer.update(rollout_id=0) as update:
-            update.claim(POLICY, max_groups=1, wait_s=20)
+            update.claim(POLICY, max_groups=1, wait_s=60)
             update.abort(text)
         with trainer.update(rollout_id=1) as update:
-            update.claim(POLICY, max_groups=1, wait_s=20)
+            update.claim(POLICY, max_groups=1, wait_s=60)
             update.drop(ids, PATH)
             update.start()
         coordinator.prepare(version=1, artifact=replace_uri(artifact), parent_version=0, update_ids=[], label=PATH)
@@ -260,7 +260,7 @@ def test_redacted_rows_load_and_are_trained_on(
 ) -> None:
     trajectory_id = publish(run, Options(redaction=redaction), keep)
     with trainer.update(rollout_id=0) as update:
-        update.claim(POLICY, max_groups=1, wait_s=20)
+        update.claim(POLICY, max_groups=1, wait_s=60)
         (loaded,) = update.load()
         assert (len(loaded.segments[0].prompt_ids), len(loaded.segments[0].response_ids)) == (prompt, response)
         update.admit({trajectory_id: loaded.log_probs}, POLICY)

@@ -2,14 +2,15 @@
 
 import hashlib
 import uuid
+from typing import Any
 
 import pytest
 
-from rollbook.producers import NotTrainable, new_id
+from rollbook.producers import NotTrainable, Options, new_id, new_identity
 from rollbook.producers.command import Command
 from rollbook.producers.holdings import Holdings
 from rollbook.producers.lane import Lane, Place
-from rollbook.schemas.codec import Decoded
+from rollbook.schemas.codec import ContractViolation, Decoded
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.payload_io import PayloadCorrupt, join, split
 from rollbook.schemas.records.common import Header, PayloadRef, Source, SourceKind
@@ -126,6 +127,41 @@ def test_what_may_be_trained_on(story: str, held: str, trainable: str) -> None:
 
 def test_with_the_drift_gate_off_the_start_is_enough() -> None:
     assert holdings("r a b; s a b; n a", needs_admission=False).trainable == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("ids", "problem"),
+    [
+        ([], "step 0 of update update-0 has no rows"),
+        (["a", "b", "a"], "trajectory a is named twice in step 0 of update update-0"),
+    ],
+)
+def test_a_step_names_each_of_its_rows_once(ids: list[str], problem: str) -> None:
+    made = holdings("r a b; o a b; s a b")
+    with pytest.raises(NotTrainable, match=f"^{problem}"):
+        made.step(ids)
+    assert not made.stepped
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *((name, value) for name in ("max_events", "max_bytes") for value in (0, -1, 1.0, True, None)),
+        *(
+            (f"{name}_timeout_s", value)
+            for name in ("connect", "delivery", "decision", "close")
+            for value in (-1, 0, float("inf"), float("nan"), 1e9, "1", None, True)
+        ),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused_by_name(option: str, value: Any) -> None:
+    with pytest.raises(BadInput, match=f"^Options: {option} is "):
+        Options(**{option: value})
+
+
+def test_a_place_outside_its_group_is_refused_when_it_is_minted() -> None:
+    with pytest.raises(ContractViolation, match=r"^TrajectoryIdentity: field sample_index"):
+        new_identity("g", 5, group_expected=2)
 
 
 def test_a_commit_names_exactly_what_is_held() -> None:

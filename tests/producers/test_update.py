@@ -1,6 +1,7 @@
 """An update from claim to commit on the real broker with the real processor: what the block does on each way out."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from rollbook.producers import (
     UpdateInDoubt,
     current_epoch,
 )
+from rollbook.schemas.codec import ContractViolation
 from rollbook.schemas.records.decision import Decision, Outcome
 from rollbook.schemas.records.run import DriftGate
 from rollbook.schemas.records.update import Commit, Disposition, ReserveItem
@@ -35,7 +37,7 @@ def admit_all(update: Update, *, drifted: tuple[str, ...] = ()) -> Decision:
 def test_an_update_claims_loads_admits_and_commits(run: World, trainer: Trainer) -> None:
     group = run.group(2)
     with trainer.update(rollout_id=0) as update:
-        claimed = update.claim(POLICY, max_groups=1, wait_s=20)
+        claimed = update.claim(POLICY, max_groups=1, wait_s=60)
         assert {item.trajectory_id for item in claimed.items} == set(group)
         loaded = update.load()
         assert [one.raw_reward for one in loaded] == [0.0, 1.0]
@@ -57,7 +59,7 @@ def test_an_update_claims_loads_admits_and_commits(run: World, trainer: Trainer)
 def started(run: World, trainer: Trainer, update: Update, *, size: int = 2) -> list[str]:
     """A claimed, admitted and started update of one group."""
     group = run.group(size)
-    update.claim(POLICY, max_groups=1, wait_s=20)
+    update.claim(POLICY, max_groups=1, wait_s=60)
     admit_all(update)
     update.start()
     return group
@@ -83,17 +85,17 @@ def test_a_claim_waits_for_the_reward(run: World, trainer: Trainer) -> None:
         with pytest.raises(NothingTaken):
             update.claim(POLICY, max_groups=1, wait_s=0.2)
         run.rewards.reward(group[0], 1.0)
-        update.claim(POLICY, max_groups=1, wait_s=20)
+        update.claim(POLICY, max_groups=1, wait_s=60)
         assert [item.trajectory_id for item in update.held] == group
 
 
 def test_claims_add_up_and_load_reads_what_is_new(run: World, trainer: Trainer) -> None:
     first = run.group(1)
     with trainer.update(rollout_id=0) as update:
-        update.claim(POLICY, max_groups=1, wait_s=20)
+        update.claim(POLICY, max_groups=1, wait_s=60)
         before = update.load()
         second = run.group(1, first_seed=7)
-        update.claim(POLICY, max_groups=1, wait_s=20)
+        update.claim(POLICY, max_groups=1, wait_s=60)
         loaded = update.load()
         assert [one.trajectory_id for one in loaded] == [*first, *second]
         assert loaded[0] is before[0]
@@ -102,7 +104,7 @@ def test_claims_add_up_and_load_reads_what_is_new(run: World, trainer: Trainer) 
 def test_rows_by_name_are_reserved_at_their_revision(run: World, trainer: Trainer) -> None:
     group = run.group(2)
     with trainer.update(rollout_id=0) as update:
-        update.claim(POLICY, max_groups=1, wait_s=20)
+        update.claim(POLICY, max_groups=1, wait_s=60)
         revisions = {item.trajectory_id: item.revision_before for item in update.held}
         update.abort("only to give them back")
     with trainer.update(rollout_id=1) as update:
@@ -117,7 +119,7 @@ def test_rows_by_name_are_reserved_at_their_revision(run: World, trainer: Traine
 def test_a_drifted_row_leaves_the_update_and_the_others_are_trained(run: World, trainer: Trainer) -> None:
     group = run.group(3)
     with trainer.update(rollout_id=0) as update:
-        update.claim(POLICY, max_groups=1, wait_s=20)
+        update.claim(POLICY, max_groups=1, wait_s=60)
         admit_all(update, drifted=(group[1],))
         assert update.refused[group[1]].reason == "policy_drift"
         assert update.refused[group[1]].mean_abs_log_ratio == pytest.approx(1.0)
@@ -133,7 +135,7 @@ def test_a_drifted_row_leaves_the_update_and_the_others_are_trained(run: World, 
 def test_admitting_inside_the_training_forward_comes_after_the_start(run: World, trainer: Trainer) -> None:
     group = run.group(1)
     with trainer.update(rollout_id=0) as update:
-        update.claim(POLICY, max_groups=1, wait_s=20)
+        update.claim(POLICY, max_groups=1, wait_s=60)
         update.start()
         with pytest.raises(NotTrainable, match="no Admit"):
             update.step(group)
@@ -171,7 +173,7 @@ def test_an_exception_before_the_start_aborts_and_gives_the_rows_back(run: World
 
     def fail() -> None:
         with update:
-            update.claim(POLICY, max_groups=1, wait_s=20)
+            update.claim(POLICY, max_groups=1, wait_s=60)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -184,7 +186,7 @@ def test_an_exception_before_the_start_aborts_and_gives_the_rows_back(run: World
 def test_leaving_before_the_start_aborts(run: World, trainer: Trainer) -> None:
     group = run.group(2)
     with trainer.update(rollout_id=0) as update:
-        update.claim(POLICY, max_groups=1, wait_s=20)
+        update.claim(POLICY, max_groups=1, wait_s=60)
     assert update.phase is Phase.ABORTED
     assert state_of(update, trainer, group) == {"rewarded"}
 
@@ -265,16 +267,42 @@ def test_before_it_is_started_a_learner_can_do_nothing(run: World) -> None:
 def test_a_step_before_the_start_is_refused(run: World, trainer: Trainer) -> None:
     group = run.group(1)
     with trainer.update(rollout_id=0) as update:
-        update.claim(POLICY, max_groups=1, wait_s=20)
+        update.claim(POLICY, max_groups=1, wait_s=60)
         with pytest.raises(OutOfOrder, match="is open"):
             update.step(group)
+
+
+def test_a_commit_out_of_order_is_not_sent(run: World, trainer: Trainer) -> None:
+    group = run.group(1)
+    with trainer.update(rollout_id=0) as update:
+        with pytest.raises(OutOfOrder, match="is new"):
+            update.commit()
+        update.claim(POLICY, max_groups=1, wait_s=60)
+        with pytest.raises(OutOfOrder, match="is open"):
+            update.commit()
+        admit_all(update)
+        update.start()
+        with pytest.raises(OutOfOrder, match="is started"):
+            update.start()
+        update.step(group)
+        update.commit()
+        with pytest.raises(OutOfOrder, match="is committed"):
+            update.commit()
+    assert trainer.may_export
+    assert [one.outcome for one in run.decisions("Commit")] == [Outcome.ACCEPTED]
+
+
+@pytest.mark.parametrize("rollout_id", ["x", -1, 1.0, True, None, 2**63])
+def test_an_iteration_that_is_no_number_is_refused_at_once(trainer: Trainer, rollout_id: Any) -> None:
+    with pytest.raises(ContractViolation, match=r"^Commit: field rollout_id"):
+        trainer.update(rollout_id)
 
 
 def test_a_refused_commit_means_to_start_anew(run: World) -> None:
     def train(trainer: Trainer) -> None:
         with trainer.update(rollout_id=0) as update:
             group = run.group(1)
-            update.claim(POLICY, max_groups=1, wait_s=20)
+            update.claim(POLICY, max_groups=1, wait_s=60)
             update.start()
             update.step(group)
 
