@@ -14,11 +14,13 @@ from rollbook.producers.identity import new_id, now_ms
 from rollbook.producers.outbox import MAX_BYTES, MAX_EVENTS, Counters, OnError, Outbox
 from rollbook.producers.redaction import Redaction
 from rollbook.producers.revisions import Revisions
+from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.common import Header, Lifecycle, Source, SourceKind
 from rollbook.schemas.records.decision import Decision
 from rollbook.schemas.records.reward import Discarded, DiscardReason
 
 _LOG = logging.getLogger("rollbook.producers")
+_SHORTEST_S, _LONGEST_S = 0.01, 1_000_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,18 @@ class Options:
     decision_timeout_s: float = 30.0
     close_timeout_s: float = 30.0
     redaction: Redaction = field(default_factory=Redaction)
+
+    def __post_init__(self) -> None:
+        for name in ("max_events", "max_bytes"):
+            value = getattr(self, name)
+            if type(value) is not int or value < 1:
+                raise BadInput(f"Options: {name} is {value!r}, it must be a whole number above 0")
+        for name in ("connect_timeout_s", "delivery_timeout_s", "decision_timeout_s", "close_timeout_s"):
+            value = getattr(self, name)
+            if type(value) not in (int, float) or not _SHORTEST_S <= value <= _LONGEST_S:  # NaN is in no range
+                raise BadInput(
+                    f"Options: {name} is {value!r}, it must be seconds from {_SHORTEST_S:g} to {_LONGEST_S:g}"
+                )
 
 
 class Client:
@@ -115,6 +129,8 @@ class Client:
         deadline_s = self._options.close_timeout_s if deadline_s is None else deadline_s
         left = 0
         try:
+            if self._connection.is_its_thread:
+                deadline_s = 0.0  # called from `on_error`: nothing can arrive while this thread waits
             if not self._connection.closed:
                 left = self._outbox.flush(deadline_s)
         finally:

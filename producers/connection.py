@@ -73,6 +73,11 @@ class Connection:
         return self._stopping.is_set()
 
     @property
+    def is_its_thread(self) -> bool:
+        """Whether the caller is called by the connection: from a delivery report."""
+        return threading.current_thread() is self._thread
+
+    @property
     def inherited(self) -> bool:
         """Whether this process is a forked child of the one that made the connection."""
         return self._ownership.inherited
@@ -107,12 +112,11 @@ class Connection:
 
     def close(self) -> None:
         """Give up what is still queued (reported as failed) and let go. Flush first."""
-        if self._stopping.is_set() or self._ownership.inherited:
+        if self._ownership.inherited:
             return
         self._stopping.set()
-        self._thread.join()
-        self._producer.purge()
-        self._producer.poll(0)
+        if not self.is_its_thread:
+            self._thread.join()
 
     def __enter__(self) -> "Connection":
         return self
@@ -125,6 +129,8 @@ class Connection:
     def _serve(self) -> None:
         while not self._stopping.is_set():
             self._producer.poll(_POLL_S)
+        self._producer.purge()
+        self._producer.poll(0)
 
     def _note_fault(self, error: KafkaError) -> None:
         self._last_fault = error.str()

@@ -4,6 +4,7 @@ A row may enter an optimizer step only when the decision on `UpdateStarted` list
 `Admit` was answered ok: `step` is where that is enforced.
 """
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from types import MappingProxyType
 
@@ -100,6 +101,16 @@ class Holdings:
 
     def step(self, trajectory_ids: Collection[str]) -> CommitStep:
         """The next optimizer step trains on these. Raises NotTrainable, naming the first that must not."""
+        if not trajectory_ids:
+            raise NotTrainable(
+                f"step {len(self._steps)} of update {self._update_id} has no rows: leave the optimizer step out"
+            )
+        twice = [one for one, times in Counter(trajectory_ids).items() if times > 1]
+        if twice:
+            raise NotTrainable(
+                f"trajectory {twice[0]} is named twice in step {len(self._steps)} of update {self._update_id}: name it "
+                "once, however many rows of it the step has"
+            )
         for trajectory_id in trajectory_ids:
             obstacle = self._obstacle(trajectory_id)
             if obstacle is not None:

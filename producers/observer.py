@@ -88,7 +88,8 @@ class Observer:
 
     def lose(self, error: RollbookError) -> None:
         """Count an event that is lost, and tell of it."""
-        self._lost += 1
+        with self._changed:
+            self._lost += 1
         self.warn(error)
 
     def warn(self, error: RollbookError) -> None:
@@ -109,6 +110,8 @@ class Observer:
         with self._changed:
             self._ending_at = self._ending_at or time.monotonic() + deadline_s
             self._changed.notify_all()
+        if threading.current_thread() is self._thread:  # called from `on_error`: the thread ends by itself
+            return
         self._thread.join(deadline_s + _RETRY_S)
         with self._changed:
             left, self._queue = len(self._queue), deque()
