@@ -1,5 +1,7 @@
 """Fixtures for all parts: one real broker a test session, and topics of their own for each test."""
 
+import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +14,9 @@ PARTITIONS = 2
 
 def pytest_configure(config: pytest.Config) -> None:
     """The controller (or the only process) offers a broker; workers of pytest-xdist find it in their environment."""
+    in_main = threading.current_thread() is threading.main_thread()
+    if in_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so a shell starts what it puts in the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         offer = SessionBroker()
         offer.open()
