@@ -15,7 +15,7 @@ PARTITIONS = 2
 def pytest_configure(config: pytest.Config) -> None:
     """The controller (or the only process) offers a broker; workers of pytest-xdist find it in their environment."""
     in_main = threading.current_thread() is threading.main_thread()
-    if in_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so a shell starts what it puts in the background
+    if in_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         offer = SessionBroker()
