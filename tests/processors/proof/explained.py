@@ -12,6 +12,8 @@ EXPLAINED: dict[str, str] = {
         "a roll-back begins an epoch, so that not_holder always comes before this row",
     ),
     "order: if lag < 0 | if lag == 0 in gates.freshness_of": _NEVER_TOGETHER,
+    "order: if known.content == at.content | if found.outcome is Outcome.ACCEPTED and place != "
+    "(identity.group_id, identity.sample_inde in rollout._meet": "the same content has the same place",
     "order: if found.reason is Reason.UPDATE_ENDED | for sealed in update.sealed in ending.recording_sealed": (
         "what has sealed ranks was started: it is only aborted by what fences its learner, who is refused before"
     ),
@@ -24,6 +26,15 @@ EXPLAINED: dict[str, str] = {
     "order: if restored is not None and restored.abandoned | if again is not None in policy.policy_prepared": (
         "a roll-back adds no updates: " + _NEVER_TOGETHER
     ),
+    **dict.fromkeys(
+        (
+            "order: if policy.orphaned | if policy.activated in policy.phase_of",
+            "guard: if policy.orphaned in policy.phase_of",
+            "guard: if policy.activated in policy.phase_of",
+        ),
+        "only PolicyAbandoned asks for the phase, and its rows for orphaned, superseded and committed are alike",
+    ),
+    "reason: NOTHING_TAKEN #2 in reserve.reserve": _FALLBACK,
     "reason: MISSING_ROLLOUT #5 in judge.judge": _FALLBACK,
     "reason: UNKNOWN_CHECKPOINT #2 in learner.learner_started": _FALLBACK,
 }

@@ -27,7 +27,7 @@ from rollbook.tests.processors.proof.mutations import Mutant, mutants
 
 HERE = Path(__file__).parent
 STAGES: tuple[tuple[str, ...], ...] = (
-    ("proof/test_table.py", "proof/test_recorded.py", "test_lifecycle.py", "test_rules.py"),
+    ("proof/test_table.py", "proof/test_corners.py", "proof/test_recorded.py", "test_lifecycle.py", "test_rules.py"),
     (*sorted(path.name for path in HERE.parent.glob("test_fold_*.py")), "test_room.py"),
     ("proof/test_exhaustive.py", "proof/test_walks.py", "proof/test_trainers.py"),
 )

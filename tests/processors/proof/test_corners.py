@@ -1,8 +1,12 @@
 """Corners of the rules that random runs seldom reach: each was a mutant that survived."""
 
+import pytest
+
+from rollbook.processors.ledger import ending, room
 from rollbook.schemas.records.run import DriftGate, Enforcement
 from rollbook.schemas.records.update import Checkpoint, ReserveMode
 from rollbook.tests.processors.history import History, reasons, says
+from rollbook.tests.processors.parts import policy
 from rollbook.tests.processors.proof.compare import ProvenLog
 
 
@@ -48,3 +52,66 @@ def test_of_an_unknown_parent_and_an_unknown_policy_to_restore_the_parent_is_nam
     assert says(history.prepared(3, parent=1, rollback_of=2)) == "rejected unknown_parent"
     history.prepared(1)
     assert says(history.prepared(3, parent=1, rollback_of=2)) == "rejected unknown_rollback"
+
+
+def test_an_observed_reserve_that_breaks_nothing_says_so() -> None:
+    history = proven().opened(enforcement=Enforcement.OBSERVE)
+    history.ready("t0").learner()
+    assert says(history.reserve("u0", "t0")) == "accepted ok"
+    assert not history.last.violation
+
+
+def test_a_policy_that_is_active_against_the_rules_counts_as_active_first() -> None:
+    history = proven().opened(enforcement=Enforcement.OBSERVE)
+    history.prepared(1)
+    history.abandoned(1)
+    assert says(history.activate(1)) == "accepted policy_abandoned"
+    assert says(history.abandoned(1)) == "rejected policy_active"
+
+
+def test_where_no_more_facts_may_wait_one_that_waits_already_is_known() -> None:
+    history = proven().opened(max_pending=1)
+    assert says(history.written(1)) == "pending pending"
+    assert says(history.again()) == "duplicate duplicate"
+    assert says(history.written(1, "other-weights")) == "rejected conflict"
+    assert says(history.written(2)) == "rejected pending_full"
+
+
+def test_an_admit_by_an_unknown_policy_is_refused_for_that_even_where_the_update_has_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    history = History().opened()
+    history.ready("t0").learner()
+    history.reserve("u0", "t0")
+    monkeypatch.setattr(room, "ROOM_BYTES", 1)
+    assert says(history.admit("u0", {"t0": 0.0}, by=policy(7))) == "rejected unknown_policy"
+    assert says(history.admit("u0", {"t0": 0.0})) == "rejected update_full"
+
+
+def test_an_observed_reserve_keeps_to_the_room_of_its_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    history = History().opened(enforcement=Enforcement.OBSERVE)
+    history.ready("t0").learner()
+    monkeypatch.setattr(room, "ROOM_BYTES", 1)
+    assert says(history.reserve("u0", "t0")) == "rejected update_full"
+    assert history.status("t0") == "rewarded"
+
+
+def test_an_update_keeps_the_recordings_of_so_many_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    history = History().opened()
+    history.ready("t0").learner()
+    history.reserve("u0", "t0")
+    history.started("u0")
+    monkeypatch.setattr(ending, "MAX_ITEMS", 1)
+    assert says(history.sealed("u0", 0)) == "accepted ok"
+    assert says(history.sealed("u0", 1)) == "rejected update_full"
+    assert says(history.sealed("u0", 0)) == "duplicate duplicate"
+
+
+def test_what_ends_elsewhere_in_the_groups_than_it_began_is_a_conflict() -> None:
+    history = proven().opened()
+    history.dispatched("t0", group="g", sample=0, of=2)
+    for group, sample, of in (("other", 0, 2), ("g", 1, 2), ("g", 0, 3)):
+        assert says(history.generated("t0", group=group, sample=sample, of=of)) == "rejected conflict"
+        assert says(history.failed("t0", group=group, sample=sample, of=of)) == "rejected conflict"
+    history.generated("t0", group="g", sample=0, of=2)
+    assert says(history.dispatched("t0", group="other", sample=0, of=2)) == "rejected conflict"
