@@ -14,6 +14,8 @@ EXPLAINED: dict[str, str] = {
     "order: if lag < 0 | if lag == 0 in gates.freshness_of": _NEVER_TOGETHER,
     "order: if known.content == at.content | if found.outcome is Outcome.ACCEPTED and place != "
     "(identity.group_id, identity.sample_inde in rollout._meet": "the same content has the same place",
+    "order: if Reason.PENDING in reasons | if all((reason == Reason.DUPLICATE for reason in reasons)) in "
+    "verdict.outcome_of": _NEVER_TOGETHER,
     "order: if found.reason is Reason.UPDATE_ENDED | for sealed in update.sealed in ending.recording_sealed": (
         "what has sealed ranks was started: it is only aborted by what fences its learner, who is refused before"
     ),

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rollbook.processors.ledger import ending, room
+from rollbook.processors.ledger import ending, fold, room
 from rollbook.schemas.records.run import DriftGate, Enforcement
-from rollbook.schemas.records.update import Checkpoint, ReserveMode
+from rollbook.schemas.records.update import Checkpoint, Disposition, ReserveMode
 from rollbook.tests.processors.history import History, reasons, says
 from rollbook.tests.processors.parts import policy
 from rollbook.tests.processors.proof.compare import ProvenLog
@@ -115,3 +115,37 @@ def test_what_ends_elsewhere_in_the_groups_than_it_began_is_a_conflict() -> None
         assert says(history.failed("t0", group=group, sample=sample, of=of)) == "rejected conflict"
     history.generated("t0", group="g", sample=0, of=2)
     assert says(history.dispatched("t0", group="other", sample=0, of=2)) == "rejected conflict"
+
+
+def test_of_several_things_that_never_change_the_first_in_order_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fold, "FOLD_VERSION", 2)
+    history = proven()
+    history.configured(5, fold_version=2)
+    for version, rules, enforcement, reason in (
+        (4, 1, Enforcement.OBSERVE, "config_version_not_rising"),
+        (6, 1, Enforcement.OBSERVE, "fold_version_falls"),
+        (6, 2, Enforcement.OBSERVE, "enforcement_changed"),
+        (6, 2, Enforcement.GATE, "initial_policy_changed"),
+    ):
+        decision = history.configured(version, fold_version=rules, enforcement=enforcement, initial=policy(9))
+        assert says(decision) == f"rejected {reason}"
+    assert says(history.configured(6, fold_version=2)) == "accepted ok"
+
+
+def test_a_commit_that_names_one_row_too_many_and_another_twice_names_the_odd_one() -> None:
+    history = proven().opened(gate=DriftGate.OFF)
+    history.ready("t0", "t1").learner()
+    history.reserve("u0", "t0")
+    history.started("u0")
+    twice = [("t0", Disposition.RELEASE)]
+    assert (says(history.commit("u0", "t0", "t1", dropped=twice)), history.last.detail) == ("rejected not_held", "t1")
+    assert (says(history.commit("u0", "t0", dropped=twice)), history.last.detail) == ("rejected not_held", "t0")
+
+
+def test_an_observed_commit_releases_what_it_holds_and_does_not_name() -> None:
+    history = proven().opened(enforcement=Enforcement.OBSERVE, gate=DriftGate.OFF)
+    history.ready("t0", "t1").learner()
+    history.reserve("u0", "t0", "t1")
+    history.started("u0")
+    assert reasons(history.commit("u0", "t0")) == {"t0": "trained", "t1": "released"}
+    assert (history.last.reason, history.status("t1")) == ("not_held", "rewarded")
