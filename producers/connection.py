@@ -15,7 +15,7 @@ from rollbook.schemas.errors import EnvironmentFault
 CONNECT_TIMEOUT_S = 5.0
 DELIVERY_TIMEOUT_S = 120.0
 _OVERHEAD_BYTES = 32 * 1024
-_POLL_S = 0.1
+_POLL_S = 0.05
 _LOG = logging.getLogger("rollbook.producers")
 OnDelivered = Callable[[int | None, DeliveryFailed | None], None]
 """Told where a record lies, or why it does not; called from the connection's thread and never raises. Neither: it has

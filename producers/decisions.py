@@ -19,7 +19,7 @@ from rollbook.schemas.records.decision import Decision, Outcome
 
 CONNECT_TIMEOUT_S = 5.0
 MAX_EXPECTED = 4096
-_POLL_S = 0.1
+_POLL_S = 0.05
 
 
 Choose = Callable[[Sequence[Decoded]], Decoded | None]

@@ -4,6 +4,7 @@ import pytest
 
 from rollbook.producers import OutOfOrder, Phase, StartAnew, Trainer, UpdateHandle
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.records.common import LearnerRef
 from rollbook.schemas.records.decision import Outcome
 from rollbook.tests.producers.test_update import admit_all, state_of
 from rollbook.tests.producers.world import PATIENT, POLICY, World
@@ -107,32 +108,27 @@ def test_a_started_update_cannot_be_handed_over(run: World, trainer: Trainer) ->
             update.handle()
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"run_id": "another"}, "in run another, this trainer is learner-0"),
-        ({"learner": {"learner_id": "learner-1", "epoch": 1}}, "the handle is of learner learner-1"),
-        ({"learner": {"learner_id": "learner-0", "epoch": 999}}, "the handle is of epoch 999, this trainer acts for"),
-    ],
-)
-def test_anothers_handle_is_refused(run: World, trainer: Trainer, change: dict[str, object], message: str) -> None:
-    handle = UpdateHandle.model_validate(
-        {
-            "run_id": run.run_id,
-            "learner": trainer.learner.model_dump(),
-            "update_id": "u",
-            "rollout_id": 0,
-            "held": (),
-            "admitted": (),
-            "refused": (),
-            "reserve_part": 1,
-            "admit_part": 0,
-            "own_updates": 0,
-            **change,
-        }
+def test_anothers_handle_is_refused(run: World, trainer: Trainer) -> None:
+    mine = UpdateHandle(
+        run_id=run.run_id,
+        learner=trainer.learner,
+        update_id="u",
+        rollout_id=0,
+        held=(),
+        admitted=(),
+        refused=(),
+        reserve_part=1,
+        admit_part=0,
+        own_updates=0,
     )
-    with pytest.raises(OutOfOrder, match=message):
-        trainer.adopt(handle)
+    changes: list[tuple[dict[str, object], str]] = [
+        ({"run_id": "another"}, "in run another, this trainer is learner-0"),
+        ({"learner": LearnerRef(learner_id="learner-1", epoch=1)}, "the handle is of learner learner-1"),
+        ({"learner": LearnerRef(learner_id="learner-0", epoch=999)}, "the handle is of epoch 999, this trainer acts"),
+    ]
+    for change, message in changes:
+        with pytest.raises(OutOfOrder, match=message):
+            trainer.adopt(mine.model_copy(update=change))
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"run_id": "r"}', "[]"])

@@ -9,7 +9,7 @@ import pytest
 
 from rollbook.infra.broker.ports import free_port
 from rollbook.infra.settings import Settings
-from rollbook.producers import Counters, ObservedRow, ObservedUpdate, ObservingTrainer, Options, facts
+from rollbook.producers import Counters, ObservedRow, ObservedUpdate, ObservingTrainer, Options, Reward, facts
 from rollbook.schemas.codec import ContractViolation
 from rollbook.schemas.errors import RollbookError
 from rollbook.schemas.records.common import PolicyRef
@@ -40,6 +40,15 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 def watched(processed: Settings) -> Iterator[World]:
     with world(processed, enforcement=Enforcement.OBSERVE) as made:
         yield made
+
+
+def ready(run: World, size: int = 1) -> list[str]:
+    """A group that the ledger has rewarded already."""
+    group = run.group(size, rewarded=False)
+    assert run.worker.flush(20) == 0
+    run.rewards.rewards([Reward(one, 1.0) for one in group])
+    run.decided("RewardReady")
+    return group
 
 
 def observed(run: World, **options: Any) -> ObservingTrainer:
@@ -88,7 +97,7 @@ def test_a_training_by_the_rules_is_consumed_without_a_breach(watched: World) ->
 
 @pytest.mark.usefixtures("impatient")
 def test_what_breaks_a_rule_is_taken_as_a_fact_and_marked(watched: World) -> None:
-    group = watched.group(1)
+    group = ready(watched)
     with observed(watched) as trainer:
         with trainer.update(rollout_id=0) as update:
             train(update, group, drift=1.0)
@@ -103,7 +112,7 @@ def test_what_breaks_a_rule_is_taken_as_a_fact_and_marked(watched: World) -> Non
 def test_an_exception_before_the_start_aborts_and_is_the_one_to_see(watched: World) -> None:
     def fail(trainer: ObservingTrainer) -> None:
         with trainer.update(rollout_id=0) as update:
-            update.reserve(watched.group(1), POLICY)
+            update.reserve(ready(watched), POLICY)
             raise ZeroDivisionError
 
     with observed(watched) as trainer, pytest.raises(ZeroDivisionError):
@@ -115,7 +124,7 @@ def test_a_learner_is_taken_over_from_whoever_held_it(watched: World) -> None:
     with observed(watched):
         pass
     with observed(watched) as trainer, trainer.update(rollout_id=0) as update:
-        train(update, watched.group(1))
+        train(update, ready(watched))
     watched.decided("Commit")
     assert len(watched.decisions("LearnerStarted")) == 2
 
@@ -173,7 +182,7 @@ def test_a_name_that_the_contract_refuses_is_refused_before_the_training() -> No
 
 
 def test_what_the_training_changes_afterwards_is_recorded_as_it_was(watched: World) -> None:
-    (one,) = watched.group(1)
+    (one,) = ready(watched)
     taken = row(one)
     values = np.array(taken.current_log_probs)
     with observed(watched) as trainer, trainer.update(rollout_id=0) as update:
@@ -199,7 +208,7 @@ def test_leases_are_renewed_without_the_training(processed: Settings) -> None:
 
 def test_a_policy_that_nobody_prepared_is_a_breach_and_no_error(watched: World) -> None:
     with observed(watched) as trainer, trainer.update(rollout_id=0) as update:
-        update.reserve(watched.group(1), PolicyRef(version=7, artifact_hash="unknown"))
+        update.reserve(ready(watched), PolicyRef(version=7, artifact_hash="unknown"))
         update.start()
     watched.decided("Commit")
     assert breaches(watched)["Reserve"] == "unknown_policy"

@@ -292,10 +292,11 @@ def test_a_commit_out_of_order_is_not_sent(run: World, trainer: Trainer) -> None
     assert [one.outcome for one in run.decisions("Commit")] == [Outcome.ACCEPTED]
 
 
-@pytest.mark.parametrize("rollout_id", ["x", -1, 1.0, True, None, 2**63])
-def test_an_iteration_that_is_no_number_is_refused_at_once(trainer: Trainer, rollout_id: Any) -> None:
-    with pytest.raises(ContractViolation, match=r"^Commit: field rollout_id"):
-        trainer.update(rollout_id)
+def test_an_iteration_that_is_no_number_is_refused_at_once(trainer: Trainer) -> None:
+    odd: list[Any] = ["x", -1, 1.0, True, None, 2**63]
+    for rollout_id in odd:
+        with pytest.raises(ContractViolation, match=r"^Commit: field rollout_id"):
+            trainer.update(rollout_id)
 
 
 def test_a_refused_commit_means_to_start_anew(run: World) -> None:
