@@ -10,8 +10,10 @@ import argparse
 import hashlib
 import io
 import json
+import re
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +110,105 @@ def check_decisions(lifecycle: list[Record], decisions: list[Record], codec: Cod
     return dict(counts)
 
 
+_TERMINAL = {"consumed", "generation_failed", "discarded", "quarantined", "offline"}
+
+
+@dataclass
+class Lineage:
+    """What mass changes do to trajectories, worked out from records. A decision names the first hundred only, but its
+    digest over all ids says whether what is worked out is what the processor did."""
+
+    state: dict[str, str]
+    live: dict[str, str]
+    updates: dict[str, str]
+    spans: dict[str, set[int]] = field(default_factory=dict)
+    trained_by: dict[str, list[str]] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+    orphaned: set[int] = field(default_factory=set)
+    floor: int = 0
+    rolled_back: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[list[str]] = field(default_factory=list)
+
+    def commit(self, update_id: str, items: list[dict[str, Any]]) -> None:
+        """An update stands: what it trained on, no other that stands trained on."""
+        self.trained_by[update_id] = [item["trajectory_id"] for item in items if item["reason"] == "trained"]
+
+    def trained_twice(self) -> int:
+        """How many trajectories two of the updates that stand trained on."""
+        times = Counter(name for names in self.trained_by.values() for name in names)
+        return sum(count > 1 for count in times.values())
+
+    def change(self, kind: str, changes: list[dict[str, Any]]) -> None:
+        """Apply the mass changes of one decision."""
+        said = {change["predicate"]: change for change in changes}
+        if kind == "Activate":
+            self._raise_floor(said)
+        elif kind == "LearnerStarted":
+            self._start_anew(said)
+
+    def _raise_floor(self, said: dict[str, Any]) -> None:
+        floors = [int(digits) for predicate in said for digits in re.findall(r"below version (\d+) ", predicate)]
+        if not floors:
+            return
+        self.floor = max(floors)
+        below = {
+            name
+            for name, spans in self.spans.items()
+            if min(spans) < self.floor and name not in self.gone and self.state[name] != "reserved"
+        }
+        gone = {name for name in below if self.state[name] in _TERMINAL}
+        self._agree(said, f"trajectories below version {self.floor} forgotten", gone)
+        self._agree(said, f"trajectories below version {self.floor} offline", below - gone)
+        self.state.update(dict.fromkeys(below - gone, "offline"))
+        self.gone |= gone
+
+    def _start_anew(self, said: dict[str, Any]) -> None:
+        undone, aborted, orphaned = (
+            self._named(said, what) for what in ("updates rolled back", "updates aborted", "policies orphaned")
+        )
+        self.orphaned |= set(map(int, orphaned))
+        rows = [name for update_id in undone for name in self.trained_by.pop(update_id)]
+        back = [name for name in rows if name not in self.gone]
+        self._agree(said, "trajectories rolled back", back)
+        forgotten = said.get("trajectories rolled back, but forgotten", {"count": 0})["count"]
+        assert forgotten == len(rows) - len(back), f"{forgotten} said to be forgotten, not {len(rows) - len(back)}"
+        released = [name for name, update_id in self.live.items() if update_id in aborted]
+        self._agree(said, "trajectories released", released)
+        for name in (*back, *released):
+            self.live.pop(name, None)
+            stale = "offline" if name in back and min(self.spans[name]) < self.floor else "rewarded"
+            self.state[name] = "quarantined" if self._tainted(name) else stale
+        waiting = ("dispatched", "generated", "reward_failed", "rewarded")
+        others = [name for name, state in self.state.items() if state in waiting and self._tainted(name)]
+        self._agree(said, "trajectories quarantined with an orphaned policy", others)
+        self.state.update(dict.fromkeys(others, "quarantined"))
+        self.state.update({name: "forgotten" for name in rows if name in self.gone})
+        self.updates.update({**dict.fromkeys(undone, "rolled_back"), **dict.fromkeys(aborted, "aborted")})
+        if undone:
+            became = dict(sorted(Counter(self.state[name] for name in rows).items()))
+            policies = sorted(map(int, orphaned))
+            self.rolled_back.append({"updates": len(undone), "policies": policies, "rows": len(rows), "became": became})
+            self.rows.append(rows)
+
+    def _tainted(self, name: str) -> bool:
+        return bool(self.spans.get(name, set()) & self.orphaned)
+
+    @staticmethod
+    def _named(said: dict[str, Any], predicate: str) -> list[str]:
+        change = said.get(predicate, {"count": 0, "first_ids": []})
+        assert change["count"] == len(change["first_ids"]), f"{predicate}: more than the decision names"
+        return list(change["first_ids"])
+
+    @staticmethod
+    def _agree(said: dict[str, Any], predicate: str, names: Iterable[str]) -> None:
+        ids = sorted(names)
+        change = said.get(predicate, {"count": 0})
+        assert change["count"] == len(ids), f"{predicate}: the decision says {change['count']}, counted {len(ids)}"
+        if ids:
+            digest = hashlib.sha256("\n".join(ids).encode()).hexdigest()
+            assert change["digest"] == digest, f"{predicate}: others than those counted"
+
+
 def figures(run_id: str, lifecycle: list[Record], decisions: list[Record], codec: Codec) -> dict[str, Any]:
     """What became of the run's trajectories and updates, counted from records and decisions alone."""
     sources = {(record.partition, record.offset): record for record in lifecycle}
@@ -117,12 +218,12 @@ def figures(run_id: str, lifecycle: list[Record], decisions: list[Record], codec
     purpose: dict[str, str] = {}
     updates: dict[str, str] = {}
     live: dict[str, str] = {}
-    trained: dict[str, str] = {}
+    lineage = Lineage(state, live, updates)
     admitted: Counter[str] = Counter()
     refused: Counter[str] = Counter()
     freshness: Counter[str] = Counter()
     failures: Counter[str] = Counter()
-    steps = 0
+    steps: dict[str, int] = {}
     activated = []
     outcomes: Counter[str] = Counter()
     for record in decisions:
@@ -136,15 +237,19 @@ def figures(run_id: str, lifecycle: list[Record], decisions: list[Record], codec
         if outcome == "accepted" and kind in ("Generated", "GenerationFailed"):
             name = body["identity"]["trajectory_id"]
             purpose[name] = body.get("purpose", "train")
+            if kind == "GenerationFailed":
+                lineage.spans[name] = {body["policy"]["version"]}
             if kind == "Generated":
                 refs = [span["policy"] for segment in body["segments"] for span in segment["spans"] if span["policy"]]
-                version[name] = min(ref["version"] for ref in refs)
+                lineage.spans[name] = {ref["version"] for ref in refs}
+                version[name] = min(lineage.spans[name])
         if kind == "RewardReady" and outcome in ("accepted", "pending"):
             rewards.update({item["trajectory_id"]: item["raw_reward"] for item in body["items"]})
         if kind in ("GenerationFailed", "RewardFailed") and outcome in ("accepted", "pending"):
             failures[f"{kind} {body['reason']}"] += 1
         if kind == "Commit" and outcome == "accepted":
-            steps += len(body["steps"])
+            steps[decision["update_id"]] = len(body["steps"])
+            lineage.commit(decision["update_id"], decision["items"])
         if outcome == "duplicate":
             continue
         for item in decision["items"]:
@@ -156,9 +261,6 @@ def figures(run_id: str, lifecycle: list[Record], decisions: list[Record], codec
                 live[name] = decision["update_id"]
             if item["state_before"] == "reserved" and item["state_after"] != "reserved":
                 live.pop(name, None)
-            if reason == "trained":
-                assert name not in trained, f"{name} is trained on twice: {trained[name]} and {decision['update_id']}"
-                trained[name] = decision["update_id"]
             if kind == "Admit":
                 (admitted if reason == "ok" else refused)[f"{reason} lag {item['lag']}"] += 1
                 if reason == "ok":
@@ -170,6 +272,7 @@ def figures(run_id: str, lifecycle: list[Record], decisions: list[Record], codec
             updates[decision["update_id"]] = ends[kind]
         if outcome == "accepted" and kind == "Activate":
             activated.append(body["policy"]["version"])
+        lineage.change(kind, decision["mass_changes"])
     by_version: dict[int, list[float]] = defaultdict(list)
     evals: dict[int, list[float]] = defaultdict(list)
     for name, reward in rewards.items():
@@ -180,7 +283,12 @@ def figures(run_id: str, lifecycle: list[Record], decisions: list[Record], codec
         "trajectories": dict(sorted(Counter(state.values()).items())),
         "failures": dict(sorted(failures.items())),
         "updates": dict(sorted(Counter(updates.values()).items())),
-        "steps": steps,
+        "steps": sum(count for name, count in steps.items() if updates[name] == "committed"),
+        "trained_twice": lineage.trained_twice(),
+        "rolled_back": [
+            {**counts, "now": dict(sorted(Counter(state[name] for name in rows).items()))}
+            for counts, rows in zip(lineage.rolled_back, lineage.rows, strict=True)
+        ],
         "admitted": dict(sorted(admitted.items())),
         "refused": dict(sorted(refused.items())),
         "freshness": dict(sorted(freshness.items())),

@@ -1,6 +1,6 @@
 """Adam (Kingma and Ba 2015), written out: making a torch.optim optimizer imports a compiler for several seconds."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -18,6 +18,19 @@ class Adam:
         self._means = [torch.zeros_like(parameter) for parameter in self._parameters]
         self._squares = [torch.zeros_like(parameter) for parameter in self._parameters]
         self._steps = 0
+
+    def state(self) -> dict[str, Tensor]:
+        """What `load_state` needs to go on as if nothing had happened."""
+        moments = {"mean": self._means, "square": self._squares}
+        named = {f"{name}.{i}": one for name, tensors in moments.items() for i, one in enumerate(tensors)}
+        return {**named, "steps": torch.tensor(self._steps)}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from a `state` of an optimizer of the same parameters."""
+        for name, tensors in (("mean", self._means), ("square", self._squares)):
+            for i, tensor in enumerate(tensors):
+                tensor.copy_(state[f"{name}.{i}"])
+        self._steps = int(state["steps"])
 
     def zero_grad(self) -> None:
         for parameter in self._parameters:

@@ -45,9 +45,13 @@ class DemoConfig:
     max_lag: int = 2
     max_mean_abs_log_ratio: float = 0.2
 
+    # More than max_lag, so that what ends stale is refused by name before it goes offline.
+    horizon: int = 3
+
     # GRPO. Twice this learning rate, with trajectories this late, no longer learns.
     updates: int = 12
     steps_per_update: int = 2
+    checkpoint_every: int = 3
     micro_batches_per_step: int = 2
     learning_rate: float = 1e-3
     adam_betas: tuple[float, float] = (0.9, 0.95)

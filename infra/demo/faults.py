@@ -1,4 +1,4 @@
-"""What goes wrong in a demo, on purpose: real runs lose workers, generations and rewards, and the ledger shows it."""
+"""What goes wrong in a demo, on purpose: real runs lose processes, generations and rewards, and the ledger shows it."""
 
 from dataclasses import dataclass
 
@@ -13,6 +13,8 @@ class Faults:
     """Index of the worker that is killed without warning."""
     lost_at_version: int
     """As soon as this policy is active."""
+    crash_after_update: int
+    """The trainer is killed once it has made so many, the policy of the last one active and no checkpoint of it."""
     failed_generation_row: int
     failed_reward_row: int
     sample_index: int = 2
@@ -25,11 +27,13 @@ class Faults:
 
 
 def planned_faults(config: DemoConfig) -> Faults:
-    """A generation in the second wave, a reward in the third, and a worker in the middle of the run."""
+    """A generation in the second wave, a reward in the third, a worker early on and the trainer late, two updates after
+    its last checkpoint."""
     wave = len(config.latencies)
     return Faults(
         lost_worker=1,
-        lost_at_version=config.updates // 2,
+        lost_at_version=config.updates // 4,
+        crash_after_update=config.updates // 2 // config.checkpoint_every * config.checkpoint_every + 2,
         failed_generation_row=wave + 1,
         failed_reward_row=2 * wave + 2,
     )

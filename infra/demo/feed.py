@@ -13,6 +13,7 @@ class Feed:
     """Follows the run from its first decision. A context manager."""
 
     def __init__(self, settings: Settings, run_id: str) -> None:
+        self.settings = settings
         self._log = KafkaLog(settings)
         self._run_id = run_id
         self._lifecycle = settings.topic(Topic.LIFECYCLE)

@@ -1,14 +1,19 @@
-"""What became of a run, counted from its lifecycle records and their decisions. Pure.
+"""What became of a run, counted while its records are folded again. Pure.
 
+The fold knows each trajectory that a roll-back or the horizon takes along, while a decision names the first hundred.
 `tests/recount.py` counts the same without a line of rollbook, and must come to the same figures.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from rollbook.infra.demo.rollback import FORGOTTEN, RollBacks, RolledBack
+from rollbook.infra.looking.refold import Step
+from rollbook.processors.ledger.store import Run
 from rollbook.schemas.records.common import Lifecycle
 from rollbook.schemas.records.decision import Decision, ItemDecision, Outcome
+from rollbook.schemas.records.ledger import UpdateStatus
 from rollbook.schemas.records.policy import Activate
 from rollbook.schemas.records.reward import RewardFailed, RewardReady
 from rollbook.schemas.records.rollout import Generated, GenerationFailed, Purpose
@@ -20,13 +25,19 @@ _TAKEN = ("reserved", "idempotent_retry")
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Counts by name. Keys of `admitted` and `refused` are a reason and a lag: `policy_drift lag 1`."""
+    """Counts by name; what the gates decided includes what was rolled back later. Keys of `admitted` and `refused` are
+    a reason and a lag: `policy_drift lag 1`."""
 
     run: str
     trajectories: dict[str, int]
+    """By state; what is forgotten as it was before."""
     failures: dict[str, int]
     updates: dict[str, int]
     steps: int
+    """Of the updates that stand."""
+    trained_twice: int
+    """Trajectories that two of the updates that stand trained on."""
+    rolled_back: list[RolledBack]
     admitted: dict[str, int]
     refused: dict[str, int]
     freshness: dict[str, int]
@@ -36,14 +47,19 @@ class Figures:
     eval_by_version: dict[str, float]
     outcomes: dict[str, int]
 
+    @property
+    def last_version(self) -> int:
+        """The policy that was activated last."""
+        return self.activated[-1] if self.activated else 0
+
     def eval_of(self, version: int) -> float:
         """Mean evaluation reward of a policy; not a number when it was not evaluated."""
         return self.eval_by_version.get(str(version), float("nan"))
 
 
 @dataclass(slots=True)
-class _Count:
-    """The counts so far."""
+class FiguresWatch:
+    """The counts so far, of a run that is folded again."""
 
     state: dict[str, str] = field(default_factory=dict)
     generated: dict[str, Generated] = field(default_factory=dict)
@@ -54,10 +70,32 @@ class _Count:
     refused: Counter[str] = field(default_factory=Counter)
     freshness: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
-    steps: int = 0
+    steps: dict[str, int] = field(default_factory=dict)
     activated: list[int] = field(default_factory=list)
+    roll_backs: RollBacks = field(default_factory=RollBacks)
 
-    def decision(self, decision: Decision, record: Lifecycle) -> None:
+    def before(self, run: Run) -> None:
+        """Nothing is counted before."""
+
+    def after(self, step: Step) -> None:
+        """Count a record."""
+        self.roll_backs.after(step)
+        if step.record is not None:
+            self._decision(step.decision, step.record)
+        if step.decision.mass_changes:
+            self._many(step.run)
+
+    def _many(self, run: Run) -> None:
+        """Many changed at once: look each up."""
+        for name in self.state:
+            if (known := run.trajectories.get(name)) is not None:
+                self.state[name] = known.status.value
+        self.state.update(dict.fromkeys(self.roll_backs.forgotten, FORGOTTEN))
+        for name in self.update:
+            if (update := run.updates.get(name)) is not None and update.status is UpdateStatus.ROLLED_BACK:
+                self.update[name] = UpdateStatus.ROLLED_BACK.value
+
+    def _decision(self, decision: Decision, record: Lifecycle) -> None:
         self.outcomes[f"{decision.record_type} {decision.outcome.value}"] += 1
         if decision.outcome is Outcome.DUPLICATE:
             return
@@ -91,22 +129,21 @@ class _Count:
         if isinstance(record, Generated):
             self.generated[record.identity.trajectory_id] = record
         elif isinstance(record, Commit):
-            self.steps += len(record.steps)
+            self.steps[record.update_id] = len(record.steps)
         elif isinstance(record, Activate):
             self.activated.append(record.policy.version)
 
 
-def figures(run_id: str, decided: Iterable[tuple[Decision, Lifecycle]]) -> Figures:
-    """Count a run's decisions, in order, each with the record that it decides."""
-    count = _Count()
-    for decision, record in decided:
-        count.decision(decision, record)
+def figures(run_id: str, count: FiguresWatch) -> Figures:
+    """The figures of a run that was watched to its end."""
     return Figures(
         run=run_id,
         trajectories=_sorted(Counter(count.state.values())),
         failures=_sorted(count.failures),
         updates=_sorted(Counter(count.update.values())),
-        steps=count.steps,
+        steps=sum(steps for name, steps in count.steps.items() if count.update[name] == UpdateStatus.COMMITTED),
+        trained_twice=count.roll_backs.trained_twice,
+        rolled_back=count.roll_backs.figures(count.state),
         admitted=_sorted(count.admitted),
         refused=_sorted(count.refused),
         freshness=_sorted(count.freshness),
@@ -117,7 +154,7 @@ def figures(run_id: str, decided: Iterable[tuple[Decision, Lifecycle]]) -> Figur
     )
 
 
-def _mean_rewards(count: _Count, purpose: Purpose) -> dict[str, float]:
+def _mean_rewards(count: FiguresWatch, purpose: Purpose) -> dict[str, float]:
     """By the oldest policy of the trajectory."""
     by_version: dict[int, list[float]] = defaultdict(list)
     for trajectory_id, reward in count.rewards.items():

@@ -12,6 +12,7 @@ from rollbook.infra.demo.config import DemoConfig
 from rollbook.infra.settings import Settings
 from rollbook.schemas.errors import EnvironmentFault
 from rollbook.schemas.records.common import PolicyRef
+from rollbook.schemas.records.update import Checkpoint
 
 T = TypeVar("T")
 
@@ -27,6 +28,37 @@ class Plan:
     run_id: str
     config: DemoConfig
     workers: tuple[str, ...] = ("worker-0", "worker-1")
+    learner: str = "learner-0"
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A policy that is to be served, and the versions that it was made from, itself the last: one an update of the
+    trainer's that stands. A version that is not among them, and lower, was undone by a roll-back."""
+
+    policy: PolicyRef
+    lineage: tuple[int, ...]
+
+    @property
+    def version(self) -> int:
+        return self.policy.version
+
+    @property
+    def iteration(self) -> int:
+        """How many updates are in its weights."""
+        return len(self.lineage) - 1
+
+    def then(self, policy: PolicyRef) -> "Release":
+        """The release of a policy that one update more makes of this one."""
+        return Release(policy, (*self.lineage, policy.version))
+
+
+@dataclass(frozen=True, slots=True)
+class SavedCheckpoint:
+    """A checkpoint that the ledger has accepted, and the release whose weights it holds."""
+
+    checkpoint: Checkpoint
+    release: Release
 
 
 class RunFolder:
@@ -50,6 +82,9 @@ class RunFolder:
     def weights(self, version: int) -> Path:
         return self.path / f"policy-{version:04d}.npz"
 
+    def checkpoint(self, checkpoint_id: str) -> Path:
+        return self.path / f"checkpoint-{checkpoint_id}.npz"
+
     def journal(self, worker_id: str) -> Path:
         return self.path / f"{worker_id}.journal"
 
@@ -70,16 +105,28 @@ class RunFolder:
         """Wait for the broker. Raises EnvironmentFault after PATIENCE_S."""
         return self._await("cluster", Settings)
 
-    def announce(self, policy: PolicyRef) -> None:
+    def announce(self, release: Release) -> None:
         """Say that the weights of a policy are to be served."""
-        self._share(_policy(policy.version), policy)
+        self._share(_policy(release.version), release)
 
-    def next_policy(self, after: int) -> PolicyRef:
+    def release(self, version: int) -> Release:
+        """What was announced of a version."""
+        return self._await(_policy(version), Release)
+
+    def next_release(self, after: int) -> Release:
         """Wait for a policy above this version; the newest one. Raises EnvironmentFault after PATIENCE_S."""
-        newest = self._await(_policy(after + 1), PolicyRef)
-        while (newer := self._read(_policy(newest.version + 1), PolicyRef)) is not None:
+        newest = self._await(_policy(after + 1), Release)
+        while (newer := self._read(_policy(newest.version + 1), Release)) is not None:
             newest = newer
         return newest
+
+    def share_checkpoint(self, saved: SavedCheckpoint) -> None:
+        """Say that this is the last checkpoint now."""
+        self._share("checkpoint", saved)
+
+    def last_checkpoint(self) -> SavedCheckpoint:
+        """What a trainer that comes back starts from."""
+        return self._await("checkpoint", SavedCheckpoint)
 
     def _share(self, name: str, value: object) -> None:
         unfinished = self.path / f".{name}.{os.getpid()}"

@@ -20,6 +20,7 @@ class Stage(StrEnum):
     PUBLISHING = "publishing"  # some of it may be on the log
     PUBLISHED = "published"  # all of it is
     FAILED = "failed"  # and reported: it is to be generated again
+    UNDONE = "undone"  # by a roll-back: so is it then
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +59,9 @@ class Journal:
         self._file.write(_LINE.dump_json(self._latest[attempt.key]) + b"\n")
 
     def needs(self, key: str) -> bool:
-        """Whether the assignment was never begun, or its last attempt failed."""
+        """Whether the assignment was never begun, or its last attempt failed or was undone."""
         latest = self._latest.get(key)
-        return latest is None or latest.stage is Stage.FAILED
+        return latest is None or latest.stage in (Stage.FAILED, Stage.UNDONE)
 
     def attempts(self, key: str) -> int:
         """How often the assignment was begun."""

@@ -1,7 +1,7 @@
 """The GRPO learner: current log-probs for admission, and optimizer steps that record every number they used."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -37,6 +37,16 @@ class Learner:
         self._config = config
         self._reference = copy.deepcopy(model).requires_grad_(False)
         self._optimizer = Adam(model.parameters(), config.learning_rate, config.adam_betas)
+
+    def state(self) -> dict[str, Tensor]:
+        """Weights and optimizer: what a checkpoint holds."""
+        weights = {f"weights.{name}": tensor for name, tensor in self.model.state_dict().items()}
+        return {**weights, **{f"optimizer.{name}": tensor for name, tensor in self._optimizer.state().items()}}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from a checkpoint; the reference policy stays the one that this learner was made with."""
+        self.model.load_state_dict(_below("weights.", state))
+        self._optimizer.load_state(_below("optimizer.", state))
 
     def current_log_probs(self, rows: Sequence[TrainingRow]) -> list[FloatArray]:
         """Log-probs of the response tokens under the current weights, float32 [T] a row: what drift is judged by."""
@@ -79,6 +89,10 @@ class Learner:
             loss_mask=torch.full_like(log_probs, float(planned.row.admitted), requires_grad=False),
         )
         return _StepRow(planned, reference, tensors, row_terms(tensors, self._config))
+
+
+def _below(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
 
 
 def _sequence(row: TrainingRow) -> TokenSequence:

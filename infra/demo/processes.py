@@ -50,6 +50,14 @@ class Processes:
                 if code != 0:
                     raise EnvironmentFault(f"the demo's {name} ended with code {code}: {self._last_word(name)}")
 
+    def was_killed(self, name: str) -> bool:
+        """Whether somebody's SIGKILL has ended the process; it is forgotten then, and may be started again."""
+        process = self._running.get(name)
+        if process is None or process.poll() != -signal.SIGKILL:
+            return False
+        del self._running[name]
+        return True
+
     def is_running(self, name: str) -> bool:
         return name in self._running
 

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from rollbook.infra.demo.config import DemoConfig
 from rollbook.infra.demo.schedule import episodes_due_at
+from rollbook.processors.ledger.verdict import UPDATES_ROLLED_BACK
 from rollbook.schemas.records.decision import Decision, Outcome
 
 
@@ -57,6 +58,11 @@ class Display:
             self._bars.advance(self._updates)
         elif decision.record_type == "Activate":
             self._bars.advance(self._policies)
+        for change in decision.mass_changes if decision.record_type == "LearnerStarted" else ():
+            if change.predicate == UPDATES_ROLLED_BACK:
+                self._bars.advance(self._updates, -change.count)
+            elif change.predicate == "policies orphaned":
+                self._bars.advance(self._policies, -change.count)
 
     def replayed(self) -> None:
         """Count a bundle."""

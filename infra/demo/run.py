@@ -15,17 +15,19 @@ from rollbook.infra.demo.cluster import Cluster, demo_cluster, fetch_files, keep
 from rollbook.infra.demo.config import DemoConfig
 from rollbook.infra.demo.faults import planned_faults
 from rollbook.infra.demo.feed import Feed
-from rollbook.infra.demo.figures import Figures, figures
+from rollbook.infra.demo.figures import Figures, FiguresWatch, figures
 from rollbook.infra.demo.folder import PATIENCE_S, Plan, RunFolder
 from rollbook.infra.demo.interrupt import Interrupt
 from rollbook.infra.demo.processes import Processes, python
 from rollbook.infra.demo.progress import Display
-from rollbook.infra.demo.topics import decided_records, last_freshness
+from rollbook.infra.demo.topics import last_freshness, watch_again
 from rollbook.infra.settings import Settings
+from rollbook.producers import current_epoch
 from rollbook.replay.bundle.cohort import read_cohort
 from rollbook.replay.engine import replay_cohort
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.replay.materialize.materialize import Wanted, materialize
+from rollbook.replay.materialize.report import NotWritten
 from rollbook.replay.result import Verdict
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput, EnvironmentFault
@@ -53,8 +55,12 @@ class DemoResult:
     figures: Figures
     freshness: FreshnessSnapshot | None
     bundles: tuple[Replayed, ...]
+    undone: tuple[str, ...]
+    """Updates without bundles because a roll-back undid them."""
     not_written: tuple[str, ...]
-    """Why an update could not be materialized; empty when all were."""
+    """Why any other update could not be materialized; empty when all were."""
+    trained_again: str | None
+    """A trajectory that a roll-back gave back, and that was trained on again."""
     seconds: float
     is_kept: bool
     """Whether the embedded broker runs on."""
@@ -63,6 +69,7 @@ class DemoResult:
     def all_pass(self) -> bool:
         return (
             not self.not_written
+            and len(self.undone) == self.figures.updates.get("rolled_back", 0)
             and len(self.bundles) == self.figures.steps
             and all(bundle.verdict is Verdict.PASSED for bundle in self.bundles)
         )
@@ -70,7 +77,7 @@ class DemoResult:
     @property
     def eval_rise(self) -> float:
         """By how much the mean evaluation reward of the final policy exceeds that of the initial one."""
-        return self.figures.eval_of(self.plan.config.updates) - self.figures.eval_of(0)
+        return self.figures.eval_of(self.figures.last_version) - self.figures.eval_of(0)
 
 
 def run_demo(config: DemoConfig, out: Path | None, console: Console, *, keep: bool = False) -> DemoResult:
@@ -85,7 +92,7 @@ def run_demo(config: DemoConfig, out: Path | None, console: Console, *, keep: bo
         closing(Processes(folder)) as processes,
     ):
         # They import torch and warm up while the broker starts.
-        processes.start("trainer", python("rollbook.infra.demo.trainer", str(folder.path)))
+        processes.start("trainer", _trainer(folder))
         for index, worker_id in enumerate(plan.workers):
             processes.start(worker_id, _worker(folder, index))
         display.say("starting the broker")
@@ -121,6 +128,10 @@ def _new_folder(path: Path, plan: Plan) -> RunFolder:
     return folder
 
 
+def _trainer(folder: RunFolder, *arguments: str) -> list[str]:
+    return python("rollbook.infra.demo.trainer", str(folder.path), *arguments)
+
+
 def _worker(folder: RunFolder, index: int) -> list[str]:
     return python("rollbook.infra.demo.worker", str(folder.path), str(index))
 
@@ -140,10 +151,11 @@ def _processor(settings: Settings) -> list[str]:
 def _train(
     plan: Plan, folder: RunFolder, processes: Processes, feed: Feed, display: Display, interrupt: Interrupt
 ) -> None:
-    """Watch the decisions until trainer and workers are done and the processor has decided all; lose a worker once."""
+    """Watch the decisions until trainer and workers are done and the processor has decided all; lose a worker once, and
+    the trainer once."""
     faults = planned_faults(plan.config)
     lost = plan.workers[faults.lost_worker]
-    killed = False
+    killed = trainer_follows = False
     display.say("warming up the policy")
     while any(processes.is_running(name) for name in ("trainer", *plan.workers)):
         decisions = feed.look()
@@ -156,6 +168,12 @@ def _train(
             processes.start(lost, _worker(folder, faults.lost_worker))
             display.say(f"training; {lost} was killed and comes back under a higher incarnation")
             killed = True
+        if not trainer_follows and processes.was_killed("trainer"):
+            # Whoever starts the next one looks the epoch up: a trainer that lost a race must not help itself to it.
+            epoch = current_epoch(feed.settings, plan.run_id, plan.learner)
+            processes.start("trainer", _trainer(folder, str(epoch)))
+            display.say("training; the trainer was killed and starts again from its last checkpoint")
+            trainer_follows = True
         processes.check()
         interrupt.check()
         time.sleep(_LOOK_S)
@@ -186,7 +204,8 @@ def _look_back(plan: Plan, folder: RunFolder, cluster: Cluster, display: Display
     display.say("reading the topics, writing and replaying the bundles")
     settings, run_id = cluster.settings, plan.run_id
     with KafkaLog(settings) as log:
-        counted = figures(run_id, decided_records(log, settings, run_id))
+        count = FiguresWatch()
+        watch_again(log, settings, run_id, count)
         freshness = last_freshness(log, settings, run_id)
         folder.bundles.mkdir()
         report = materialize(log, Wanted.of_run(run_id, log, settings), folder.bundles)
@@ -198,10 +217,16 @@ def _look_back(plan: Plan, folder: RunFolder, cluster: Cluster, display: Display
         plan=plan,
         folder=folder,
         cluster=cluster,
-        figures=counted,
+        figures=figures(run_id, count),
+        trained_again=count.roll_backs.trained_again,
         freshness=freshness,
         bundles=tuple(bundles),
-        not_written=tuple(f"update {p.update_id}: {p.reason.value}: {p.what}" for p in report.problems),
+        undone=tuple(dict.fromkeys(p.update_id for p in report.problems if p.reason is NotWritten.ROLLED_BACK)),
+        not_written=tuple(
+            f"update {problem.update_id}: {problem.reason.value}: {problem.what}"
+            for problem in report.problems
+            if problem.reason is not NotWritten.ROLLED_BACK
+        ),
         seconds=time.monotonic() - began,
         is_kept=False,
     )

@@ -26,9 +26,10 @@ def _summary(result: DemoResult) -> dict[str, Any]:
         "freshness": None if result.freshness is None else result.freshness.model_dump(mode="json"),
         "evaluation": {
             "before": result.figures.eval_of(0),
-            "after": result.figures.eval_of(config.updates),
+            "after": result.figures.eval_of(result.figures.last_version),
             "margin": EVAL_MARGIN,
         },
         "bundles": [{"path": str(bundle.path), "verdict": bundle.verdict.value} for bundle in result.bundles],
+        "undone": list(result.undone),
         "not_written": list(result.not_written),
     }

@@ -11,16 +11,18 @@ from rich.text import Text
 
 from rollbook.infra.demo.config import EVAL_MARGIN
 from rollbook.infra.demo.faults import planned_faults
+from rollbook.infra.demo.rollback import RolledBack
 from rollbook.infra.demo.run import DemoResult
 from rollbook.infra.settings import DEFAULT_TOPIC_PREFIX
 
 _MEANING = {
-    "consumed": "trained on, each in one update",
+    "consumed": "trained on, each in one update that stands",
     "discarded": "stale, or of a group with a failed member",
+    "forgotten": "below the horizon when their update was undone",
     "generated": "no reward yet",
     "generation_failed": "the attempt gave no trajectory",
-    "offline": "too old to be trained on",
-    "quarantined": "drifted too far from its policy",
+    "offline": "too old to be trained on, evaluation too",
+    "quarantined": "drifted too far, or of a policy that was undone",
     "reserved": "held by an open update",
     "reward_failed": "no reward could be had",
     "rewarded": "evaluation, and what is left to train on",
@@ -50,7 +52,9 @@ def further(result: DemoResult) -> list[str]:
     commands.append(f"export ROLLBOOK_BOOTSTRAP_SERVERS={shlex.quote(cluster.settings.bootstrap_servers)}")
     if cluster.settings.topic_prefix != DEFAULT_TOPIC_PREFIX:
         commands.append(f"export ROLLBOOK_TOPIC_PREFIX={shlex.quote(cluster.settings.topic_prefix)}")
-    commands += [f"rollbook decisions --run {run}", f"rollbook freshness --run {run}"]
+    commands += [f"rollbook {what} --run {run}" for what in ("ledger", "freshness", "decisions")]
+    if result.trained_again is not None:
+        commands.append(f"rollbook explain {result.trained_again} --run {run}")
     if result.bundles:
         commands.append(f"rollbook replay {shlex.quote(_shown(result.bundles[-1].path))}")
     if cluster.is_embedded:
@@ -105,21 +109,47 @@ def _lines(result: DemoResult) -> list[str]:
     lost = result.plan.workers[planned_faults(config).lost_worker]
     failures = ", ".join(f"{name} {count}" for name, count in found.failures.items())
     lines.append(f"Failed on purpose: {failures or 'nothing'} ({lost} was killed and came back).")
+    lines += [line for undone in found.rolled_back for line in _roll_back(undone, found.trained_twice)]
     if result.freshness is not None:
         left = result.freshness
         lines.append(
             f"Left to train on: {left.ready_fresh} fresh, {left.ready_tolerated} tolerated, {left.ready_stale} stale."
         )
     lines.append(
-        f"Evaluation: {_mean(found.eval_of(0))} before, {_mean(found.eval_of(config.updates))} after; it rose by "
+        f"Evaluation: {_mean(found.eval_of(0))} before, {_mean(found.eval_of(found.last_version))} after; it rose by "
         f"{result.eval_rise:.3f} (wanted: {EVAL_MARGIN})."
     )
     verdicts = Counter(bundle.verdict.value for bundle in result.bundles)
     said = "all pass" if result.all_pass else ", ".join(f"{n} {name}" for name, n in sorted(verdicts.items()))
-    lines.append(f"Replay: {len(result.bundles)} bundles of {found.steps} steps: {said}.")
+    lines.append(f"Replay: {len(result.bundles)} bundles of {found.steps} steps: {said}{_without(result)}.")
     lines += [f"Not materialized: {problem}" for problem in result.not_written]
     lines.append(f"{result.seconds:.0f} s in all; everything is in {_shown(result.folder.path)}.")
     return lines
+
+
+def _roll_back(undone: RolledBack, twice: int) -> list[str]:
+    """What happened to the rows of the updates that the trainer's crash undid."""
+    policies = " and ".join(map(str, undone.policies))
+    became = ", ".join(f"{count} {_BECAME.get(state, state)}" for state, count in undone.became.items())
+    now = ", ".join(f"{count} {state}" for state, count in undone.now.items())
+    return [
+        f"Rolled back: the trainer was killed {undone.updates} updates after its last checkpoint and started again "
+        f"from it; policies {policies} are orphaned.",
+        f"Of the {undone.rows} rows of those updates: {became}. At the end: {now}; {twice or 'none'} trained on twice "
+        "in what stands.",
+    ]
+
+
+_BECAME = {
+    "forgotten": "were forgotten already",
+    "offline": "went offline, too stale",
+    "quarantined": "were quarantined with the orphaned policies",
+    "rewarded": "returned to rewarded",
+}
+
+
+def _without(result: DemoResult) -> str:
+    return f"; {len(result.undone)} updates were rolled back and have none" if result.undone else ""
 
 
 def _mean(value: float | None) -> str:

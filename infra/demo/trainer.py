@@ -1,18 +1,23 @@
 """The trainer as a process, with the weight coordinator in it: claim, admit, train, commit, then the next policy.
 
-    python -m rollbook.infra.demo.trainer FOLDER
+    python -m rollbook.infra.demo.trainer FOLDER [EPOCH]
 
+With the epoch that the learner is in, it follows a trainer that died, and goes on from the last checkpoint.
 It stands for any trainer: everything the ledger asks of one is in the calls of `Trainer`, `Update` and `Coordinator`
 below.
 """
 
+import os
+import signal
 import time
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 
+from rollbook.infra.demo.checkpoint import load_checkpoint, save_checkpoint
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.folder import PATIENCE_S, Plan, RunFolder
+from rollbook.infra.demo.faults import planned_faults
+from rollbook.infra.demo.folder import PATIENCE_S, Plan, Release, RunFolder, SavedCheckpoint
 from rollbook.infra.demo.learner import Learner
 from rollbook.infra.demo.model import TinyTransformer, use_one_thread
 from rollbook.infra.demo.plan import plan_update
@@ -27,32 +32,68 @@ from rollbook.schemas.errors import EnvironmentFault
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.reward import DiscardReason
 from rollbook.schemas.records.run import Admission, Artifact, ArtifactKind, DriftGate, InitialPolicy, LagUnit
-from rollbook.schemas.records.update import Disposition, ReserveMode
+from rollbook.schemas.records.update import Disposition, ReserveItem, ReserveMode
 
 GROUPS_WAIT_S = 60.0
 """How long an update waits for its groups; then it does with fewer."""
+RETURNED_WAIT_S = 2.0
+"""The same where no groups are to come, but for what a worker is publishing just now."""
 
 
-def main(folder: RunFolder, _: list[str]) -> None:
+def main(folder: RunFolder, arguments: list[str]) -> None:
     use_one_thread()
     plan = folder.plan()
-    model = initial_policy(plan.config)
-    learner = Learner(model, plan.config)
+    follows = int(arguments[0]) if arguments else None
+    saved = None if follows is None else folder.last_checkpoint()
+    # This takes its time, while the broker starts.
+    learner = (
+        Learner(initial_policy(plan.config), plan.config)
+        if saved is None
+        else load_checkpoint(saved, folder, plan.config)
+    )
     settings = folder.cluster()
     with (
         Coordinator(settings, plan.run_id, "coordinator-0") as coordinator,
-        Trainer(settings, plan.run_id, "learner-0") as trainer,
+        Trainer(settings, plan.run_id, plan.learner) as trainer,
         Waiting(settings, plan.run_id) as waiting,
     ):
-        policy = open_run(coordinator, model, plan, folder)
-        trainer.start()
-        for rollout_id in range(plan.config.updates):
-            update = train(trainer, learner, policy, waiting, rollout_id, plan.config)
+        if saved is None or follows is None:
+            standing = open_run(coordinator, learner.model, plan, folder)
+            trainer.start()
+        else:
+            standing = start_again(trainer, saved, follows, folder)
+        while standing.release.iteration < plan.config.updates:
+            update = train(trainer, learner, standing, waiting, plan.config)
             # Leaving the update's block has read the decision on its Commit: from here on the weights may leave.
-            policy = release(coordinator, model, policy, update, folder)
+            standing = release(coordinator, learner.model, standing, update, folder)
+            made = standing.release.iteration
+            if made % plan.config.checkpoint_every == 0:
+                save_checkpoint(trainer, learner, standing.release, folder)
+            if saved is None and made == planned_faults(plan.config).crash_after_update:
+                os.kill(os.getpid(), signal.SIGKILL)  # no farewell, as when memory runs out
 
 
-def open_run(coordinator: Coordinator, model: TinyTransformer, plan: Plan, folder: RunFolder) -> PolicyRef:
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where the training stands. `active_version` and `newest_version` are those of `release`, but for the first update
+    after a roll-back: then they are of policies that it undid, and versions only rise."""
+
+    release: Release
+    active_version: int
+    newest_version: int
+    groups_wait_s: float = GROUPS_WAIT_S
+
+    @property
+    def policy(self) -> PolicyRef:
+        """The policy of the learner's weights."""
+        return self.release.policy
+
+    def oldest_usable(self, max_lag: int) -> int:
+        """The version below which trajectories are stale; a lag counts the versions of the lineage alone."""
+        return self.release.lineage[max(0, self.release.iteration - max_lag)]
+
+
+def open_run(coordinator: Coordinator, model: TinyTransformer, plan: Plan, folder: RunFolder) -> Standing:
     """Configure the run with its initial policy, then let the workers have it."""
     config = plan.config
     file = save_weights(model, folder.weights(0))
@@ -67,19 +108,31 @@ def open_run(coordinator: Coordinator, model: TinyTransformer, plan: Plan, folde
         initial_policy=InitialPolicy(
             version=0, artifact=Artifact(hash=file.sha256, kind=ArtifactKind.FILE, uri=file.path.name), label="warm-up"
         ),
+        horizon=config.horizon,
     )
-    policy = PolicyRef(version=0, artifact_hash=file.sha256)
-    folder.announce(policy)
-    return policy
+    first = Release(PolicyRef(version=0, artifact_hash=file.sha256), lineage=(0,))
+    folder.announce(first)
+    return Standing(first, active_version=0, newest_version=0)
 
 
-def train(
-    trainer: Trainer, learner: Learner, policy: PolicyRef, waiting: Waiting, rollout_id: int, config: DemoConfig
-) -> Update:
+def start_again(trainer: Trainer, saved: SavedCheckpoint, follows_epoch: int, folder: RunFolder) -> Standing:
+    """Take the learner over with the checkpoint's weights: the ledger takes back what they do not contain.
+
+    The workers serve a policy that is undone until the next one is released, so nothing new can come for the first
+    update: it makes do with what is there.
+    """
+    decision = trainer.start(saved.checkpoint, expected_epoch=follows_epoch)
+    assert decision.active_policy is not None, "a configured run has an active policy"
+    newest = folder.next_release(after=saved.release.version - 1)
+    return Standing(saved.release, decision.active_policy.version, newest.version, groups_wait_s=RETURNED_WAIT_S)
+
+
+def train(trainer: Trainer, learner: Learner, standing: Standing, waiting: Waiting, config: DemoConfig) -> Update:
     """One update: two optimizer steps on groups of the ledger's choice, each step recorded."""
+    policy, rollout_id = standing.policy, standing.release.iteration
     with trainer.update(rollout_id) as update:
-        groups = claim_groups(update, policy, config)
-        discard_stale(trainer, update, policy, waiting, config)
+        groups = claim_groups(update, policy, config, standing.groups_wait_s)
+        discard_stale(trainer, update, policy, waiting.older_than(standing.oldest_usable(config.max_lag)))
         rows = [row for group in groups for row in group.rows]
         current = learner.current_log_probs(rows)
         update.admit(dict(zip((row.trajectory_id for row in rows), current, strict=True)), policy)
@@ -94,9 +147,9 @@ def train(
     return update
 
 
-def claim_groups(update: Update, policy: PolicyRef, config: DemoConfig) -> list[TrainingGroup]:
+def claim_groups(update: Update, policy: PolicyRef, config: DemoConfig, within_s: float) -> list[TrainingGroup]:
     """Whole groups, the oldest first, as many as an update wants, or as there are when the time is up."""
-    deadline = time.monotonic() + GROUPS_WAIT_S
+    deadline = time.monotonic() + within_s
     whole: list[TrainingGroup] = []
     partial: list[TrainingGroup] = []
     while len(whole) < config.groups_per_update:
@@ -113,7 +166,7 @@ def claim_groups(update: Update, policy: PolicyRef, config: DemoConfig) -> list[
         ids = [row.trajectory_id for row in group.rows]
         update.drop(ids, "incomplete_group", disposition=Disposition.DISCARD)
     if len(whole) < config.steps_per_update:
-        raise EnvironmentFault(f"only {len(whole)} groups came within {GROUPS_WAIT_S:.0f} s: see the workers' logs")
+        raise EnvironmentFault(f"only {len(whole)} groups came within {within_s:.0f} s: see the workers' logs")
     return whole
 
 
@@ -126,9 +179,8 @@ def groups_of(loaded: Iterable[LoadedTrajectory]) -> list[TrainingGroup]:
     ]
 
 
-def discard_stale(trainer: Trainer, update: Update, policy: PolicyRef, waiting: Waiting, config: DemoConfig) -> None:
+def discard_stale(trainer: Trainer, update: Update, policy: PolicyRef, old: Sequence[ReserveItem]) -> None:
     """Ask for what the claims passed over as too old; what the ledger refuses as stale will never be of use again."""
-    old = waiting.older_than(policy.version - config.max_lag)
     if not old:
         return
     try:
@@ -141,23 +193,24 @@ def discard_stale(trainer: Trainer, update: Update, policy: PolicyRef, waiting: 
 
 
 def release(
-    coordinator: Coordinator, model: TinyTransformer, parent: PolicyRef, update: Update, folder: RunFolder
-) -> PolicyRef:
+    coordinator: Coordinator, model: TinyTransformer, standing: Standing, update: Update, folder: RunFolder
+) -> Standing:
     """Write the weights, announce them, and make them the active policy once every worker says that it serves them."""
-    version = parent.version + 1
+    version = standing.newest_version + 1
     file = save_weights(model, folder.weights(version))
     policy = PolicyRef(version=version, artifact_hash=file.sha256)
+    following = standing.release.then(policy)
     coordinator.prepare(
         version=version,
         artifact=Artifact(hash=file.sha256, kind=ArtifactKind.FILE, uri=file.path.name),
-        parent_version=parent.version,
+        parent_version=standing.policy.version,
         update_ids=[update.update_id],
-        label=f"iteration {version}",
+        label=f"iteration {following.iteration}",
         committed=True,
     )
-    folder.announce(policy)
-    coordinator.activate(policy, expected_active_version=parent.version, wait_for_acks_s=PATIENCE_S)
-    return policy
+    folder.announce(following)
+    coordinator.activate(policy, expected_active_version=standing.active_version, wait_for_acks_s=PATIENCE_S)
+    return Standing(following, version, version)
 
 
 def _training_row(loaded: LoadedTrajectory) -> TrainingRow:

@@ -1,13 +1,15 @@
-"""A policy's weights as a hashed file: what the trainer hands to the workers, and what an activation vouches for."""
+"""Tensors as a hashed file: a policy's weights, which the trainer hands to the workers, and its checkpoints."""
 
 import hashlib
 import io
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from rollbook.infra.demo.config import DemoConfig
 from rollbook.infra.demo.model import TinyTransformer
@@ -16,19 +18,22 @@ from rollbook.schemas.errors import EnvironmentFault
 
 @dataclass(frozen=True, slots=True)
 class WeightsFile:
-    """Where the weights are, and the sha256 (hex) of the file's bytes: the policy's artifact hash."""
+    """Where they are, and the sha256 (hex) of the file's bytes: a policy's artifact hash, a checkpoint's digest."""
 
     path: Path
     sha256: str
 
 
 def save_weights(model: TinyTransformer, path: Path) -> WeightsFile:
-    """Write the weights as an .npz whose bytes follow from the weights alone; the file appears whole or not at all."""
+    """Write a model's weights: see `save_tensors`."""
+    return save_tensors(model.state_dict(), path)
+
+
+def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> WeightsFile:
+    """Write an .npz whose bytes follow from the tensors alone; the file appears whole or not at all."""
     # npz and not torch.save: its bytes do not depend on the torch version, and reading it back executes nothing.
     buffer = io.BytesIO()
-    np.savez(
-        buffer, allow_pickle=False, **{name: tensor.numpy() for name, tensor in sorted(model.state_dict().items())}
-    )
+    np.savez(buffer, allow_pickle=False, **{name: tensor.numpy() for name, tensor in sorted(tensors.items())})
     content = buffer.getvalue()
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     with unfinished.open("wb") as file:
@@ -40,7 +45,14 @@ def save_weights(model: TinyTransformer, path: Path) -> WeightsFile:
 
 
 def load_weights(file: WeightsFile, config: DemoConfig) -> TinyTransformer:
-    """The model of a weights file. EnvironmentFault where the file is missing or is not the one that was announced."""
+    """The model of a weights file. Raises EnvironmentFault like `load_tensors`."""
+    model = TinyTransformer(config)
+    model.load_state_dict(load_tensors(file))
+    return model
+
+
+def load_tensors(file: WeightsFile) -> dict[str, Tensor]:
+    """The tensors. EnvironmentFault where the file is missing or is not the one that was announced."""
     try:
         content = file.path.read_bytes()
     except OSError as error:
@@ -53,7 +65,4 @@ def load_weights(file: WeightsFile, config: DemoConfig) -> TinyTransformer:
             f"weights {file.path} have sha256 {found}, announced was {file.sha256}: do not serve them, export again"
         )
     with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-        state = {name: torch.from_numpy(arrays[name]) for name in arrays.files}
-    model = TinyTransformer(config)
-    model.load_state_dict(state)
-    return model
+        return {name: torch.from_numpy(arrays[name]) for name in arrays.files}

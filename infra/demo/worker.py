@@ -14,7 +14,7 @@ from importlib.metadata import version as version_of
 from rollbook.infra.demo.assignments import Assignment, assignments_until
 from rollbook.infra.demo.config import DemoConfig
 from rollbook.infra.demo.faults import planned_faults
-from rollbook.infra.demo.folder import PATIENCE_S, RunFolder
+from rollbook.infra.demo.folder import PATIENCE_S, Release, RunFolder
 from rollbook.infra.demo.journal import Attempt, Journal, Stage
 from rollbook.infra.demo.model import TinyTransformer, use_one_thread
 from rollbook.infra.demo.processes import run_as_process
@@ -90,13 +90,31 @@ class DemoWorker:
         """Serve every policy up to the last one."""
         self.report_lost()
         version = -1
-        while version < self._config.updates:
-            policy = folder.next_policy(after=version)
-            version = policy.version
-            model = self._serve(policy, folder)
-            self._publish_due(version)
-            while self._generate(model, policy):
+        iteration = -1
+        while iteration < self._config.updates:
+            release = folder.next_release(after=version)
+            version, iteration = release.version, release.iteration
+            model = self._serve(release.policy, folder)
+            self.begin_again(release)
+            self._publish_due(release)
+            while self._generate(model, release):
                 pass  # a failed group is generated once more
+
+    def begin_again(self, release: Release) -> None:
+        """After a roll-back what an undone policy wrote is of no use, published or not: it is begun again. So is
+        what was due for the iteration that comes once more, since its rows come back in part only: those that
+        drifted, were of an undone policy, or lie too far back do not."""
+        begun = self._journal.at(Stage.BEGUN, Stage.PUBLISHING, Stage.PUBLISHED)
+        undone = [attempt for attempt in begun if attempt.policy.version not in release.lineage]
+        if not undone:
+            return
+        assigned = assignments_until(self._config, release.iteration, self._index, self._workers)
+        due = {assignment.key for assignment in assigned if assignment.due_version == release.iteration}
+        undone += [attempt for attempt in begun if attempt.stage is Stage.PUBLISHED and attempt.key in due]
+        for attempt in undone:
+            self._journal.note(attempt, Stage.UNDONE)
+        gone = {identity.trajectory_id for attempt in undone for identity in attempt.identities}
+        self._in_flight = [one for one in self._in_flight if one.attempt.identities[0].trajectory_id not in gone]
 
     def report_lost(self) -> None:
         """What an earlier incarnation had begun died with it: it will never come, and its groups must not wait."""
@@ -119,13 +137,13 @@ class DemoWorker:
         self._rollout.acknowledge(policy, EvidenceKind.FILE_HASH)
         return model
 
-    def _generate(self, model: TinyTransformer, policy: PolicyRef) -> int:
+    def _generate(self, model: TinyTransformer, release: Release) -> int:
         """Generate what is to be begun by now; publish at once what is due at once. Returns how many groups."""
-        assigned = assignments_until(self._config, policy.version, self._index, self._workers)
+        assigned = assignments_until(self._config, release.iteration, self._index, self._workers)
         wanted = [assignment for assignment in assigned if self._journal.needs(assignment.key)]
         for assignment in wanted:
-            self._in_flight.append(self._sample(assignment, model, policy))
-            self._publish_due(policy.version)
+            self._in_flight.append(self._sample(assignment, model, release.policy))
+            self._publish_due(release)
         return len(wanted)
 
     def _sample(self, assignment: Assignment, model: TinyTransformer, policy: PolicyRef) -> Generation:
@@ -145,14 +163,14 @@ class DemoWorker:
             ),
         )
 
-    def _publish_due(self, version: int) -> None:
+    def _publish_due(self, release: Release) -> None:
         in_flight, self._in_flight = self._in_flight, []
         for generation in in_flight:
-            if generation.assignment.due_version > version:
+            if generation.assignment.due_version > release.iteration:
                 self._in_flight.append(generation)
                 continue
             self._journal.note(generation.attempt, Stage.PUBLISHING)
-            self._publish(generation, version)
+            self._publish(generation, release.version)
             if generation.is_whole:
                 self._reward(generation)
             else:
@@ -219,7 +237,7 @@ def main(folder: RunFolder, arguments: list[str]) -> None:
     worker_id = plan.workers[index]
     journal = Journal(folder.journal(worker_id))
     settings = folder.cluster()
-    folder.next_policy(after=-1)  # before the run is configured, which comes first, nobody is heard
+    folder.next_release(after=-1)  # before the run is configured, which comes first, nobody is heard
     with (
         RolloutWorker(settings, plan.run_id, worker_id, keep_tokens=True) as rollout,
         RewardService(settings, plan.run_id, f"verifier-of-{worker_id}", REWARD_RULE) as rewards,
