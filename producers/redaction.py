@@ -3,24 +3,41 @@
 import hashlib
 import hmac
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TypeVar
 
 import numpy as np
 
 from rollbook.schemas.digests import IntArray, Mask, tokens_digest
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.records.payload import RowTerms
 from rollbook.schemas.records.rollout import TaskSource
 from rollbook.schemas.records.run import Artifact, InitialPolicy, RewardIdentity
+from rollbook.schemas.types import NamedNumber, NamedText
 
 _KEPT_CHARACTERS = 24
-_DIGEST = re.compile(r"^[0-9a-f]{64}$")
-_ENDPOINT = re.compile(r"://|@[\w.-]+:\d+|^[\w.-]+\.[\w.-]+:\d+$|^\d+\.\d+\.\d+\.\d+(:\d+)?(/|$)")
-_PATH = re.compile(r"^(/|~|\.{1,2}/|[A-Za-z]:[\\/]|\\\\)")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_OWN_HASH = re.compile(r"sha256:[0-9a-f]{64}")
+_FINGERPRINT = re.compile(r"(sha1:|sha256:)?([0-9a-f]{40}|[0-9a-f]{64})")
+_VERSION = r"v?\d{1,3}(?:\.\d{1,3}){1,3}(?:[.+-]?[a-z]{1,5}\d{0,3}){0,2}"
+# A word needs a letter, and a number is short: a telephone number has no letter and is long.
+_NAME = re.compile(rf"(?=[^A-Za-z]*[A-Za-z])\w[\w.+-]{{0,63}}(?: {_VERSION})?|\d{{1,6}}|{_VERSION}", re.ASCII)
+_KEY = re.compile(
+    r"=|(?<![A-Za-z0-9])(?:sk-|[prs]k_(?:live|test)_|gh[oprsu]_|github_pat_|glpat-|xox[a-z]-|AKIA|AIza|ya29\.|eyJ)"
+    r"|(?<![A-Za-z0-9])(?:(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{20}|\d{3}[.-]\d{4}(?!\w))"
+)
+"""Assignments, the beginnings of well-known access keys, long runs of letters and digits, telephone numbers."""
+_ENDPOINT = re.compile(r"//|@|(?<![\w.])(?!0\.)\d+\.\d+\.\d+\.\d+(?![\w.])|[\w.\]-]:\d+(?!\w)")
+_PATH = re.compile(r"[\\/~]")
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]{0,15})://")
+_BREAK = re.compile(r"[\x00-\x1f\x7f]")
 _PLAIN_SETTING = re.compile(r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$|^(true|false|none|null)$", re.IGNORECASE)
 NO_DIGEST = "0" * 64
 REDACTED_TOKEN = -1
 """Stands where a token id was, within a response that is otherwise kept."""
+Named = TypeVar("Named", NamedNumber, NamedText, RowTerms)
 
 
 class Treatment(StrEnum):
@@ -32,14 +49,23 @@ class Treatment(StrEnum):
     DROP = "drop"
 
 
+_STRICTNESS = (Treatment.KEEP, Treatment.TRUNCATE, Treatment.HASH, Treatment.DROP)
+
+
 @dataclass(frozen=True, slots=True)
 class Redaction:
     """What leaves the process in which form; by default nothing that was said, only hashes of it.
 
     `prompts`, `responses` and `tool_output` are token ids: they are kept whole, or not stored at all, and their digest
-    stays (`drop`: not even that). `paths` and `endpoints` are recognised wherever names may hold them; `truncate` keeps
-    the last part of a path, the scheme of an endpoint, and the beginning of other texts. Hashes are HMACs where there
-    is a `key`: without one a short content can be found by trying.
+    stays (`drop`: not even that). `truncate` keeps the last part of a path, the scheme of an endpoint, and the start of
+    other texts up to the first word that could be a key or a place; a hash where that is nothing. Hashes are HMACs
+    where there is a `key`: without one a short content can be found by trying. The same content has the same hash, so
+    that what is hashed still joins.
+
+    Names, labels and reasons stay where they are short identifiers (see `name`). What identifies is the user's own
+    name and always stays: ids of runs, trajectories, groups, learners, workers, services, coordinators, updates,
+    checkpoints, cohorts and micro-batches, incarnations, and hashes of artifacts and checkpoints. Put nothing there
+    that nobody may read.
     """
 
     prompts: Treatment = Treatment.HASH
@@ -63,23 +89,51 @@ class Redaction:
 
     def text(self, value: str) -> str:
         """A free text."""
-        return self._treat(self.texts, value, value[:_KEPT_CHARACTERS])
+        return self._treat(self.texts, value, _beginning(value))
 
     def label(self, value: str) -> str:
         """Labels, or the digest of them that the caller made already."""
-        if _DIGEST.match(value) and self.labels is not Treatment.DROP:
+        if _DIGEST.fullmatch(value) and self.labels is not Treatment.DROP:
             return value
         if self.labels is Treatment.HASH and value:
             return self._digest(value)
-        return self._treat(self.labels, value, value[:_KEPT_CHARACTERS])
+        return self._treat(self.labels, value, _beginning(value))
 
     def name(self, value: str) -> str:
-        """A name that may be a path or an endpoint; a mere name stays what it is. Never empty."""
-        return self._place(value) or ("dropped" if value else "")
+        """A name, a label or a reason. Never empty.
+
+        It stays if it is an identifier: one word of at most 64 letters, digits and `_.+-`, a version behind it or not,
+        that has not the look of a key or an address; or a short number, or a version. Anything else is a path
+        (`paths`), an endpoint (`endpoints`) or a free text (`texts`); where it has the look of several, the strictest
+        treatment of them is taken.
+        """
+        if not value or _is_identifier(value):
+            return value
+        found = _ENDPOINT.search(value), _PATH.search(value)
+        is_text = not any(found) or len(value.split()) != 1 or bool(_BREAK.search(value) or _KEY.search(value))
+        kinds = [self.endpoints] if found[0] else [self.paths] if found[1] else []
+        treatment = max([*kinds, self.texts] if is_text else kinds, key=_STRICTNESS.index)
+        return self._treat(treatment, value, _beginning(value) if is_text else _part(value)) or "dropped"
+
+    def named(self, items: Iterable[Named]) -> tuple[Named, ...]:
+        """Named values with their names treated, numbered where that has made two alike."""
+        treated: dict[str, Named] = {}
+        for item in items:
+            base = name = self.name(item.name)
+            number = 1
+            while name in treated:
+                number += 1
+                name = f"{base}-{number}"
+            treated[name] = item.model_copy(update={"name": name})
+        return tuple(treated.values())
+
+    def fingerprint(self, value: str) -> str:
+        """A hash that the caller made, or a name in its place."""
+        return value if _FINGERPRINT.fullmatch(value) else self.name(value)
 
     def place(self, value: str) -> str:
         """Where something lies, whatever form that has."""
-        return self._place(value, otherwise=self.paths)
+        return self._treat(self.endpoints if _ENDPOINT.search(value) else self.paths, value, _part(value))
 
     def setting(self, value: str) -> str:
         """A setting that deviates: numbers and switches stay, all else may be a prompt and is a free text."""
@@ -95,8 +149,8 @@ class Redaction:
 
     def rule(self, rule: RewardIdentity) -> RewardIdentity:
         """The reward identity with its names treated."""
-        named = {name: self.name(getattr(rule, name)) for name in ("rule_id", "version", "hash")}
-        return rule.model_copy(update=named)
+        names = {"rule_id": self.name(rule.rule_id), "version": self.name(rule.version)}
+        return rule.model_copy(update={**names, "hash": self.fingerprint(rule.hash)})
 
     def task(self, task: TaskSource) -> TaskSource:
         """The task source with its names and the prompt's hash treated."""
@@ -132,21 +186,42 @@ class Redaction:
             return NO_DIGEST
         return self._digest(digest) if self.key else digest
 
-    def _place(self, value: str, otherwise: Treatment = Treatment.KEEP) -> str:
-        if _ENDPOINT.search(value):
-            return self._treat(self.endpoints, value, value.split("://")[0] if "://" in value else "")
-        short = re.split(r"[\\/]", value.rstrip("\\/"))[-1]
-        return self._treat(self.paths if _PATH.match(value) else otherwise, value, short)
-
     def _treat(self, treatment: Treatment, value: str, short: str) -> str:
         if treatment is Treatment.KEEP or not value:
             return value
         if treatment is Treatment.DROP:
             return ""
-        if treatment is Treatment.TRUNCATE:
+        if treatment is Treatment.TRUNCATE and short:
             return short
         return f"sha256:{self._digest(value)}"
 
     def _digest(self, value: str) -> str:
         data = value.encode("utf-8", "surrogatepass")
         return hmac.new(self.key, data, "sha256").hexdigest() if self.key else hashlib.sha256(data).hexdigest()
+
+
+def _is_identifier(value: str) -> bool:
+    if _OWN_HASH.fullmatch(value):
+        return True
+    return bool(_NAME.fullmatch(value)) and not _KEY.search(value) and not _ENDPOINT.search(value)
+
+
+def _part(place: str) -> str:
+    """The scheme of an endpoint, or the last part of a path; empty where that is no identifier either."""
+    if _ENDPOINT.search(place):
+        scheme = _SCHEME.match(place)
+        return scheme[1] if scheme else ""
+    last = re.split(r"[\\/]", place.rstrip("\\/"))[-1]
+    return last if _is_identifier(last) else ""
+
+
+def _beginning(text: str) -> str:
+    """The first characters, within a line and before any word that could be a key, a path or an endpoint."""
+    end = min(len(text), _KEPT_CHARACTERS)
+    for word in re.finditer(r"\S+", text):
+        if word.start() >= end:
+            break
+        if any(pattern.search(word[0]) for pattern in (_KEY, _ENDPOINT, _PATH)):
+            end = word.start()
+    broken = _BREAK.search(text, 0, end)
+    return text[: broken.start() if broken else end].rstrip()

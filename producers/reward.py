@@ -72,7 +72,7 @@ class RewardService(Client):
         def build(refs: tuple[PayloadRef, ...]) -> RewardReady:
             left = iter(refs)
             items = tuple(
-                _item(index, reward, None if reward.token_rewards is None else next(left))
+                self._item(index, reward, None if reward.token_rewards is None else next(left))
                 for index, reward in enumerate(rewards)
             )
             return RewardReady(
@@ -94,20 +94,19 @@ class RewardService(Client):
             )
         )
 
-
-def _item(index: int, reward: Reward, payload: PayloadRef | None) -> RewardItem:
-    place = Field("RewardReady", f"items.{index}")
-    components = []
-    for number, (name, value) in enumerate(reward.components.items()):
-        with (place / f"components.{number}").built_here():
-            components.append(NamedNumber(name=name, value=real(value)))
-    with place.built_here():
-        return RewardItem(
-            trajectory_id=reward.trajectory_id,
-            raw_reward=real(reward.raw_reward),
-            components=tuple(components),
-            payload=payload,
-        )
+    def _item(self, index: int, reward: Reward, payload: PayloadRef | None) -> RewardItem:
+        place = Field("RewardReady", f"items.{index}")
+        components = []
+        for number, (name, value) in enumerate(reward.components.items()):
+            with (place / f"components.{number}").built_here():
+                components.append(NamedNumber(name=name, value=real(value)))
+        with place.built_here():
+            return RewardItem(
+                trajectory_id=reward.trajectory_id,
+                raw_reward=real(reward.raw_reward),
+                components=self._redaction.named(components),
+                payload=payload,
+            )
 
 
 def _token_bytes(index: int, values: npt.ArrayLike) -> bytes:

@@ -60,7 +60,8 @@ class RolloutWorker(Client):
         self, *, tokenizer: str, template: str, engine: str, sampling: Sampling, deterministic: bool = False
     ) -> str:
         """Publish the conditions of generation; returns the hash that trajectories cite. Each worker may do so."""
-        tokenizer, template, engine = map(self._redaction.name, (tokenizer, template, engine))
+        tokenizer, template = map(self._redaction.fingerprint, (tokenizer, template))
+        engine = self._redaction.name(engine)
         digest = contract_hash(
             tokenizer=tokenizer, template=template, engine=engine, sampling=sampling, deterministic=deterministic
         )
@@ -105,7 +106,7 @@ class RolloutWorker(Client):
             purpose=purpose,
             task=redaction.task(task),
             contract_hash=contract_hash,
-            overrides=tuple(
+            overrides=redaction.named(
                 NamedText(name=name, value=redaction.setting(value)) for name, value in (overrides or {}).items()
             ),
             segments=tuple(row.record(redaction) for row in rows),

@@ -1,5 +1,6 @@
 """Redaction at the source: planted secrets reach no topic, and what is kept is what was asked for."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -36,6 +37,7 @@ from rollbook.schemas.records.run import (
     LagUnit,
     RewardIdentity,
 )
+from rollbook.schemas.types import NamedNumber
 from rollbook.tests.producers.world import PATIENT, POLICY, SAMPLING, TASK, World, processor, read_topic, row
 
 SECRET = "s3cr3t"
@@ -44,6 +46,10 @@ TOKENS = np.frombuffer(b"PROMPT-RESPONSE-", dtype="<i4")
 KEEP, HASH, TRUNCATE, DROP = Treatment
 PATH = f"/home/{SECRET}/data"
 ENDPOINT = f"https://{SECRET}.example:8443/v1"
+
+
+def sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def publish_secrets(settings: Settings, run_id: str, options: Options) -> None:
@@ -150,7 +156,24 @@ def test_the_secrets_would_be_found(settings: Settings) -> None:
         (Redaction.place, Redaction(paths=DROP), "weights.pt", ""),
         (Redaction.place, Redaction(endpoints=TRUNCATE), "s3://bucket/key", "s3"),
         (Redaction.place, Redaction(paths=KEEP), "/home/me", "/home/me"),
-        (Redaction.name, Redaction(), "gsm8k/train", "gsm8k/train"),
+        (Redaction.place, Redaction(paths=TRUNCATE), "/home/me/my weights", "sha256:" + sha256("/home/me/my weights")),
+        (Redaction.text, Redaction(texts=TRUNCATE), "cannot read /home/me: no", "cannot read"),
+        (Redaction.text, Redaction(texts=TRUNCATE), "first line\nsecond line", "first line"),
+        (Redaction.text, Redaction(texts=TRUNCATE), "key=sk-abc", "sha256:" + sha256("key=sk-abc")),
+        (Redaction.name, Redaction(), "", ""),
+        (Redaction.name, Redaction(), "sha256:" + "ab" * 32, "sha256:" + "ab" * 32),
+        (Redaction.name, Redaction(paths=KEEP), "gsm8k/train", "gsm8k/train"),
+        (Redaction.name, Redaction(paths=DROP), "gsm8k/train", "dropped"),
+        (Redaction.name, Redaction(paths=TRUNCATE), "gsm8k/train", "train"),
+        (Redaction.name, Redaction(endpoints=TRUNCATE), "https://host/key", "https"),
+        (Redaction.name, Redaction(texts=KEEP), "odd ones", "odd ones"),
+        (Redaction.name, Redaction(texts=TRUNCATE), "these are the odd ones of today", "these are the odd ones o"),
+        (Redaction.name, Redaction(texts=DROP, paths=KEEP), "cannot read /home/me", "dropped"),
+        (Redaction.name, Redaction(texts=KEEP, paths=DROP), "cannot read /home/me", "dropped"),
+        (Redaction.name, Redaction(texts=KEEP, endpoints=TRUNCATE), "no answer of host:80 again", "no answer of"),
+        (Redaction.fingerprint, Redaction(), "ab" * 32, "ab" * 32),
+        (Redaction.fingerprint, Redaction(), "ab" * 20, "ab" * 20),
+        (Redaction.fingerprint, Redaction(texts=DROP), "a1" * 30, "dropped"),
         (Redaction.name, Redaction(), "vllm 0.6.1.2", "vllm 0.6.1.2"),
         (Redaction.name, Redaction(paths=DROP), "/home/me", "dropped"),
         (Redaction.name, Redaction(paths=TRUNCATE), r"C:\models\llama", "llama"),
@@ -171,10 +194,71 @@ def test_what_becomes_of_a_text(
     assert treat(redaction, value) == becomes
 
 
+IDENTIFIERS = [
+    "incomplete_group",
+    "too-long",
+    "iteration-12",
+    "120",
+    "v2",
+    "0.1.0",
+    "2.4.1+cu121",
+    "vllm 0.6.1.post1",
+    "Qwen2.5-0.5B",
+    "DeepSeek-R1-Distill-Qwen-32B-20250101",
+    "019ab4de-1234-7abc-8def-0123456789ab",
+    "a" * 64,
+]
+NOT_IDENTIFIERS = [
+    "the prompt leaked the customer's phone 555-0101",
+    "555-0101",
+    "phone-555-0101",
+    "+4915112345",
+    "key=sk-abc123",
+    "sk-abc123",
+    "AKIAIOSFODNN7EXAMPLE",
+    "hf_AbCdEfGhIjKlMnOpQrStUvWxYz12345678",
+    "0123456789abcdef0123",
+    "data/customer-acme/train.jsonl",
+    r"data\customer",
+    "~me",
+    "host:8000",
+    "10.0.0.7",
+    "host 10.0.0.7",
+    "[::1]:8000",
+    "user@host:secret",
+    "user@host",
+    "odd ones",
+    "two\nlines",
+    "one\n",
+    "a" * 65,
+    "Schlüssel",
+    " ",
+]
+
+
+@pytest.mark.parametrize("value", IDENTIFIERS)
+def test_a_short_identifier_stays_whatever_the_policy(value: str) -> None:
+    assert Redaction(texts=DROP, paths=DROP, endpoints=DROP).name(value) == value
+
+
+@pytest.mark.parametrize("value", NOT_IDENTIFIERS)
+def test_any_other_name_is_treated(value: str) -> None:
+    assert Redaction().name(value) == f"sha256:{sha256(value)}"
+    assert Redaction(texts=DROP, paths=DROP, endpoints=DROP).name(value) == "dropped"
+    assert Redaction(texts=KEEP, paths=KEEP, endpoints=KEEP).name(value) == value
+
+
+def test_names_that_the_treatment_makes_alike_are_numbered() -> None:
+    numbers = [NamedNumber(name=name, value=0.0) for name in ("a b", "dropped-2", "c d", "format")]
+    assert [one.name for one in Redaction(texts=DROP).named(numbers)] == ["dropped", "dropped-2", "dropped-3", "format"]
+
+
 @pytest.mark.parametrize(
     ("treat", "value"),
     [
         (Redaction.text, "words"),
+        (Redaction.name, "odd ones"),
+        (Redaction.fingerprint, "my template"),
         (Redaction.name, "/mnt/models/llama"),
         (Redaction.name, "~/models"),
         (Redaction.name, "file:///tmp/x"),
