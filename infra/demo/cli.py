@@ -34,8 +34,9 @@ def demo(
     """Train a small model with GRPO through a real broker, then read every update back and replay it.
 
     A broker, the processor, a trainer and two rollout workers run as processes of their own, which end with this one;
-    ROLLBOOK_BOOTSTRAP_SERVERS uses an existing cluster instead, with topics of this run's own. One worker is killed on
-    the way, one generation and one reward fail. Takes about a minute, on CPU.
+    ROLLBOOK_BOOTSTRAP_SERVERS uses an existing cluster instead, with topics of this run's own. On the way one
+    worker is killed, one generation and one reward fail, and the trainer is killed two updates after its last
+    checkpoint: a new one starts from it, and the ledger takes those updates back. Takes about a minute, on CPU.
 
     Exits 1 when the evaluation reward did not rise by the stated margin or a bundle did not pass.
     """

@@ -10,7 +10,7 @@ from rollbook.infra.demo.config import DemoConfig
 from rollbook.infra.demo.records import FloatArray, TrainingGroup, TrainingRow
 from rollbook.schemas.errors import BadInput
 
-STD_EPSILON = np.float32(1e-6)
+STD_EPSILON = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,13 @@ def plan_update(groups: Sequence[TrainingGroup], rollout_id: int, config: DemoCo
 
 
 def group_advantages(raw_rewards: Sequence[float]) -> FloatArray:
-    """(r - mean) / (std + 1e-6) in float32, std with ddof 1: GRPO's advantage, of all members, admitted or not."""
-    rewards = np.asarray(raw_rewards, dtype=np.float32)
+    """(r - mean) / (std + 1e-6) in float64, then rounded to float32; std with ddof 1: GRPO's advantage, of all members,
+    admitted or not."""
+    rewards = np.asarray(raw_rewards, dtype=np.float64)
     if len(rewards) < 2:
         raise BadInput("a group of one has no standard deviation: use at least two samples a prompt")
     centred = rewards - rewards.mean()
-    normalised: FloatArray = centred / (rewards.std(ddof=1) + STD_EPSILON)
+    normalised: FloatArray = (centred / (rewards.std(ddof=1) + STD_EPSILON)).astype(np.float32)
     return normalised
 
 

@@ -18,7 +18,7 @@ from rollbook.replay.history.source import StoredRecord
 from rollbook.schemas.codec import decode, decode_as
 from rollbook.schemas.partition import partition_of
 from rollbook.schemas.records.common import Lifecycle
-from rollbook.schemas.records.decision import Decision
+from rollbook.schemas.records.decision import Decision, ItemDecision, Outcome
 
 BIN = Path(sys.executable).parent
 
@@ -70,13 +70,34 @@ class FinishedDemo:
 
     @cached_property
     def states(self) -> dict[str, str]:
-        """The last state of each trajectory."""
+        """The last state of each trajectory that a decision gives by name."""
         return {
             item.trajectory_id: item.state_after
             for _, decision in self.records
             for item in decision.items
             if item.state_after is not None
         }
+
+    @cached_property
+    def undone(self) -> frozenset[str]:
+        """Updates that a start of their learner rolled back."""
+        return frozenset(
+            name
+            for _, decision in self.records
+            for change in decision.mass_changes
+            if change.predicate == "updates rolled back"
+            for name in change.first_ids
+        )
+
+    def items(self, record_type: str) -> list[ItemDecision]:
+        """What accepted records of this type of the updates that stand decided, row by row."""
+        return [
+            item
+            for _, decision in self.records
+            if decision.record_type == record_type and decision.outcome is Outcome.ACCEPTED
+            if decision.update_id not in self.undone
+            for item in decision.items
+        ]
 
     @property
     def commands(self) -> list[str]:

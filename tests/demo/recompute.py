@@ -1,4 +1,7 @@
-"""The bundle format's stages in plain numpy float32, written from its text alone: the learner's records must agree."""
+"""The bundle format's stages in plain numpy, written from its text alone: the learner's records must agree.
+
+What is taken over many rows, and cancels within a group, is taken in float64 and rounded: in float32 the order shows.
+"""
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +16,12 @@ TERMS = ("loss", "pg_loss", "entropy_loss", "pg_clipfrac", "ppo_kl")
 def rewards(step: StepRecord) -> Array:
     """Stage reward.post_process."""
     groups = np.array([row.group_index for row in step.rows])
-    raw = np.array([row.raw_reward for row in step.rows], dtype=np.float32)
-    out = np.empty_like(raw)
+    raw = np.array([row.raw_reward for row in step.rows], dtype=np.float64)
+    out = np.empty_like(raw, dtype=np.float32)
     for group in np.unique(groups):
         members = raw[groups == group]
         centred = members - members.mean()
-        out[groups == group] = centred / (np.sqrt((centred**2).sum() / np.float32(len(members) - 1)) + np.float32(1e-6))
+        out[groups == group] = centred / (np.sqrt((centred**2).sum() / (len(members) - 1)) + 1e-6)
     return out
 
 

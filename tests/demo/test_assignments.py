@@ -39,3 +39,9 @@ def test_the_planned_failures_concern_groups_that_are_generated() -> None:
     assert faults.generation_fails(faults.failed_generation_row, 0, faults.sample_index)
     assert not faults.generation_fails(faults.failed_generation_row, 1, faults.sample_index)
     assert 0 < faults.lost_at_version < CONFIG.updates
+
+
+def test_the_trainer_is_killed_after_updates_that_no_checkpoint_holds() -> None:
+    made = planned_faults(CONFIG).crash_after_update
+    assert made % CONFIG.checkpoint_every == 2
+    assert CONFIG.checkpoint_every < made < CONFIG.updates

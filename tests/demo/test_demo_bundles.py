@@ -33,8 +33,8 @@ def index_of(bundle: Path) -> Json:
 def test_a_row_refused_for_drift_stays_in_its_group_with_a_zero_loss_mask(demo: FinishedDemo) -> None:
     samples = [sample for bundle in demo.bundles for sample in index_of(bundle)["samples"]]
     masked = {sample["sample_id"] for sample in samples if not any(sample["loss_mask"])}
-    assert masked == {one for one, state in demo.states.items() if state == "quarantined"}
-    assert {one for one, state in demo.states.items() if state == "consumed"} == {
+    assert masked == {item.trajectory_id for item in demo.items("Admit") if item.reason == "policy_drift"}
+    assert {item.trajectory_id for item in demo.items("Commit") if item.reason == "trained"} == {
         sample["sample_id"] for sample in samples if all(sample["loss_mask"])
     }
 

@@ -1,11 +1,15 @@
 """The worker's journal over a crash, and what the next incarnation makes of it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rollbook.infra.demo.config import DemoConfig
+from rollbook.infra.demo.folder import Release
 from rollbook.infra.demo.journal import Attempt, Journal, Stage
+from rollbook.infra.demo.schedule import episodes_due_at
+from rollbook.infra.demo.task import train_prompt
 from rollbook.infra.demo.worker import DemoWorker
 from rollbook.producers import new_id, new_identity
 from rollbook.schemas.records.common import PolicyRef
@@ -30,6 +34,7 @@ def reopened(journal: Journal, path: Path) -> Journal:
         ((Stage.BEGUN, Stage.PUBLISHING), False, True),
         ((Stage.BEGUN, Stage.PUBLISHING, Stage.PUBLISHED), False, False),
         ((Stage.BEGUN, Stage.FAILED), True, False),
+        ((Stage.BEGUN, Stage.PUBLISHING, Stage.PUBLISHED, Stage.UNDONE), True, False),
     ],
 )
 def test_what_the_next_incarnation_finds(stages: tuple[Stage, ...], needs: bool, lost: bool, tmp_path: Path) -> None:
@@ -106,3 +111,31 @@ def test_what_was_being_published_is_taken_out_whole_as_well(tmp_path: Path) -> 
     assert calls[-2:] == [("flush", None), ("discarded", ids)]
     assert [call for call, _ in calls].count("failed worker_lost version 3") == 4
     assert journal.needs(lost.key)
+
+
+def begin_again(release: Release, path: Path, *attempts: tuple[Attempt, Stage]) -> list[bool]:
+    """Which of the attempts a worker begins again when it is to serve the release."""
+    journal, client = Journal(path), Client()
+    for begun, stage in attempts:
+        journal.note(begun, stage)
+    worker = DemoWorker(0, 1, DemoConfig(), journal, client, client)  # type: ignore[arg-type]
+    worker.begin_again(release)
+    return [journal.needs(begun.key) for begun, _ in attempts]
+
+
+def test_after_a_roll_back_what_an_undone_policy_wrote_is_begun_again(tmp_path: Path) -> None:
+    due_now, due_later = train_key(iteration=2), train_key(iteration=3)
+    of_undone = (attempt(due_later), Stage.BEGUN)
+    of_standing = PolicyRef(version=1, artifact_hash="weights-1")
+    stands = (replace(attempt(due_now), policy=of_standing), Stage.PUBLISHED)
+    in_flight = (replace(attempt(train_key(3, place=1)), policy=of_standing), Stage.BEGUN)
+    release = Release(PolicyRef(version=4, artifact_hash="weights-4"), lineage=(0, 1, 4))
+    assert begin_again(release, tmp_path / "cut", of_undone, stands, in_flight) == [True, True, False]
+    assert begin_again(release, tmp_path / "no-cut", stands, in_flight) == [False, False]
+
+
+def train_key(iteration: int, place: int = 0) -> str:
+    """The name of a training prompt that is due for an iteration."""
+    config = DemoConfig()
+    episode = episodes_due_at(config, iteration)[place]
+    return f"{train_prompt(config, episode.row).task_id}@{iteration}"

@@ -1,6 +1,7 @@
 """The learner: which weights its records speak of, and what moves them."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from rollbook.infra.demo.plan import group_advantages, plan_update
 from rollbook.infra.demo.records import TrainingGroup
 from rollbook.infra.demo.simulate import generate_group
 from rollbook.infra.demo.task import train_prompt
+from rollbook.infra.demo.weights import load_tensors, save_tensors
 from rollbook.schemas.errors import BadInput
 
 CONFIG = DemoConfig(learning_rate=1e-2)
@@ -66,6 +68,19 @@ def test_the_learner_does_not_write_into_the_rows_it_was_given(learner: Learner,
         row.behavior_log_probs.flags.writeable = False
     for plan in plan_update(groups, rollout_id=0, config=CONFIG):
         learner.step(plan)
+
+
+def test_a_learner_goes_on_from_a_checkpoint_as_if_nothing_had_happened(
+    learner: Learner, groups: list[TrainingGroup], tmp_path: Path
+) -> None:
+    first, second = plan_update(groups, rollout_id=0, config=CONFIG)
+    learner.step(first)
+    file = save_tensors(learner.state(), tmp_path / "checkpoint.npz")
+    restored = Learner(new_model(CONFIG), CONFIG)
+    restored.load_state(load_tensors(file))
+    record, again = learner.step(second), restored.step(second)
+    assert torch.equal(weights(learner), weights(restored))
+    assert all(np.array_equal(a.ref_log_probs, b.ref_log_probs) for a, b in zip(record.rows, again.rows, strict=True))
 
 
 def test_the_loss_of_the_formats_worked_example() -> None:

@@ -63,7 +63,7 @@ def test_the_loss_recomputes_row_by_row_and_as_a_whole(steps: tuple[StepRecord, 
             for row, reward in zip(step.rows, rewards, strict=True)
         ]
         agree([values(row.terms) for row in step.rows], rows)
-        agree(values(step.terms), np.sum(rows, axis=0))
+        agree(values(step.terms), np.sum(rows, axis=0, dtype=np.float64))
 
 
 def test_a_refused_member_keeps_its_reward_but_not_its_tokens(steps: tuple[StepRecord, ...]) -> None:
