@@ -1,18 +1,17 @@
 """Redaction at the source: planted secrets reach no topic, and what is kept is what was asked for."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
-import numpy as np
 import pytest
+from confluent_kafka import Producer
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.producers import (
-    Coordinator,
     Options,
     Redaction,
-    RewardService,
     RolloutWorker,
     SegmentArrays,
     Trainer,
@@ -20,127 +19,117 @@ from rollbook.producers import (
     new_identity,
 )
 from rollbook.producers.segments import prepare_all
-from rollbook.schemas.codec import decode_as
+from rollbook.replay.history.kafka import KafkaLog
+from rollbook.replay.materialize.materialize import Wanted, materialize
+from rollbook.schemas.codec import decode_as, encode
 from rollbook.schemas.digests import ints_of, tokens_digest
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.partition import partition_of
 from rollbook.schemas.records.common import PolicyRef
+from rollbook.schemas.records.decision import DeadLetter, Decision
 from rollbook.schemas.records.payload import SegmentPayload
-from rollbook.schemas.records.policy import AckFailure
-from rollbook.schemas.records.reward import DiscardReason, RewardFailure
-from rollbook.schemas.records.rollout import FinishReason, GenerationFailure, Origin, Span, TaskSource
-from rollbook.schemas.records.run import (
-    Admission,
-    Artifact,
-    ArtifactKind,
-    DriftGate,
-    InitialPolicy,
-    LagUnit,
-    RewardIdentity,
-)
+from rollbook.schemas.records.rollout import FinishReason, Origin, Span
+from rollbook.schemas.records.run import RunConfigured
+from rollbook.schemas.registry import LIFECYCLE, PAYLOADS
 from rollbook.schemas.types import NamedNumber
-from rollbook.tests.producers.world import PATIENT, POLICY, SAMPLING, TASK, World, processor, read_topic, row
+from rollbook.tests.conftest import PARTITIONS
+from rollbook.tests.producers.planted import (
+    SECRET,
+    TOKENS,
+    fields_holding,
+    holding,
+    publish_in_gate,
+    publish_observed,
+    text_fields,
+)
+from rollbook.tests.producers.world import PATIENT, POLICY, TASK, World, processor, read_topic, row, world
+from rollbook.tests.replay.materialized import tree
 
-SECRET = "s3cr3t"
-TOKENS = np.frombuffer(b"PROMPT-RESPONSE-", dtype="<i4")
-"""Token ids whose bytes are readable in whatever record holds them."""
 KEEP, HASH, TRUNCATE, DROP = Treatment
-PATH = f"/home/{SECRET}/data"
-ENDPOINT = f"https://{SECRET}.example:8443/v1"
 
 
 def sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def publish_secrets(settings: Settings, run_id: str, options: Options) -> None:
-    """A run in which every call that takes a text, a name or tokens is given a secret."""
-    rule = RewardIdentity(rule_id=PATH, version="1", hash=ENDPOINT)
-    artifact = Artifact(hash=POLICY.artifact_hash, kind=ArtifactKind.FILE, uri=PATH)
-    with (
-        Coordinator(settings, run_id, "coordinator-0", options=options) as coordinator,
-        RolloutWorker(settings, run_id, "worker-0", options=options) as worker,
-        RewardService(settings, run_id, "rewards-0", rule, options=options) as rewards,
-        Trainer(settings, run_id, "learner-0", drift_gate=DriftGate.OFF, options=options) as trainer,
-    ):
-        coordinator.configure(
-            admission=Admission(
-                max_lag=1, lag_unit=LagUnit.DEPTH, max_mean_abs_log_ratio=0.2, drift_gate=DriftGate.OFF
-            ),
-            required_workers=["worker-0"],
-            initial_policy=InitialPolicy(version=0, artifact=artifact, label=PATH),
-            pinned_rewards=[rule],
-        )
-        contract = worker.register_contract(tokenizer=PATH, template=ENDPOINT, engine="toy", sampling=SAMPLING)
-        task = TaskSource(task_id=PATH, prompt_hash="0" * 64, dataset=ENDPOINT, row=0)
-        ids = []
-        for index in range(2):
-            identity = new_identity("group-0", index, 2)
-            worker.dispatched(identity, POLICY, task=task)
-            segment = SegmentArrays(TOKENS, TOKENS, np.full(len(TOKENS), -0.5), policy=POLICY)
-            ids.append(
-                worker.generated(
-                    identity,
-                    [segment],
-                    task=task,
-                    contract_hash=contract,
-                    finish_reason=FinishReason.STOP,
-                    rollout_partition_id=PATH,
-                    overrides={"system_prompt": f"you know {SECRET}", "temperature": "0.5"},
-                )
-            )
-        text = f"{SECRET}: cannot read {PATH}"
-        failed = [new_identity("group-1", index, 2) for index in range(2)]
-        worker.generation_failed(failed[0], POLICY, GenerationFailure.ENGINE_ERROR, text=text)
-        worker.acknowledge_failure(AckFailure.DOWNLOAD_FAILED, text=text)
-        rewards.reward(ids[0], 1.0, label_hash=f"label {SECRET}")
-        rewards.failed(ids[1], RewardFailure.TIMEOUT, retriable=True, text=text)
-        rewards.reward(ids[1], 0.5, label_hash=f"label {SECRET}")
-        worker.discarded([failed[1].trajectory_id], DiscardReason.CUSTOM, text=text)
-        trainer.start()
-        with trainer.update(rollout_id=0) as update:
-            update.claim(POLICY, max_groups=1, wait_s=60)
-            update.abort(text)
-        with trainer.update(rollout_id=1) as update:
-            update.claim(POLICY, max_groups=1, wait_s=60)
-            update.drop(ids, PATH)
-            update.start()
-        coordinator.prepare(version=1, artifact=replace_uri(artifact), parent_version=0, update_ids=[], label=PATH)
-        coordinator.acknowledge_failure("worker-1", AckFailure.LOAD_FAILED, text=text)
-        coordinator.quarantine(ids, PATH)
-        coordinator.close_run(text=text)
+def write_bundles(settings: Settings, runs: Sequence[str], out: Path) -> None:
+    with KafkaLog(settings) as log:
+        reports = [materialize(log, Wanted.of_run(run_id, log, settings), out) for run_id in runs]
+    assert all(report.written for report in reports)
 
 
-def replace_uri(artifact: Artifact) -> Artifact:
-    return Artifact(hash="weights-1", kind=artifact.kind, uri=ENDPOINT)
-
-
-def holding(settings: Settings, secret: bytes) -> list[str]:
-    """Where a secret lies, in any topic: topic and record type."""
-    return [
-        f"{topic.value}: {type(seen.record).__name__}"
-        for topic in Topic
-        for seen in read_topic(settings, topic)
-        if secret in seen.key + seen.value
-    ]
-
-
-def test_no_topic_holds_a_secret(settings: Settings) -> None:
+@pytest.mark.parametrize("how", [HASH, TRUNCATE, DROP])
+def test_no_topic_and_no_bundle_holds_a_secret(settings: Settings, how: Treatment, tmp_path: Path) -> None:
+    tokens = DROP if how is DROP else HASH
+    redaction = Redaction(tokens, tokens, tokens, labels=how, paths=how, endpoints=how, texts=how)
+    options = replace(PATIENT, redaction=redaction)
     with processor(settings):
-        publish_secrets(settings, "run-0", PATIENT)
-    assert len(read_topic(settings, Topic.DECISIONS)) > 20
-    assert holding(settings, SECRET.encode()) == []
-    assert holding(settings, TOKENS.tobytes()) == []
+        runs = publish_in_gate(settings, options), publish_observed(settings, options)
+    write_bundles(settings, runs, tmp_path)
+    for secret in (SECRET.encode(), b"555-0101", TOKENS.tobytes()):
+        assert holding(settings, secret) == []
+        assert [path for path, data in tree(tmp_path).items() if secret in data] == []
 
 
-def test_the_secrets_would_be_found(settings: Settings) -> None:
-    everything = Redaction(KEEP, KEEP, KEEP, KEEP, KEEP, KEEP, KEEP)
+IDS = frozenset(
+    {
+        "advantage_estimator",
+        "artifact_hash",
+        "cohort_id",
+        "event_id",
+        "function",
+        "group_id",
+        "implementation",
+        "incarnation",
+        "kl_loss_type",
+        "last_update_id",
+        "learner_id",
+        "micro_batch_id",
+        "package",
+        "required_workers",
+        "topic",
+        "trajectory_id",
+        "trajectory_ids",
+        "update_id",
+        "update_ids",
+        "worker_id",
+    }
+)
+"""Fields that name something by contract, whatever record they are in."""
+MORE_IDS = ("artifact.hash", "checkpoint.id", "checkpoint.digest", "source.id", "kernel.version")
+CODE_NAMES = {"StepRecording.results.name", "StepRecording.row_terms.name"}
+
+
+def is_identifier(field: str) -> bool:
+    return field.split(".")[-1] in IDS or field.endswith(MORE_IDS) or field in CODE_NAMES
+
+
+def test_every_text_of_the_contract_is_planted_or_an_identifier(settings: Settings, tmp_path: Path) -> None:
+    everything = replace(PATIENT, redaction=Redaction(KEEP, KEEP, KEEP, KEEP, KEEP, KEEP, KEEP))
     with processor(settings):
-        publish_secrets(settings, "run-0", replace(PATIENT, redaction=everything))
-    kinds = {"Abort", "ActivationAck", "Commit", "Discarded", "Dispatched", "Generated", "GenerationContract"}
-    kinds |= {"GenerationFailed", "PolicyPrepared", "Quarantine", "RewardFailed", "RewardReady", "RunClosed"}
-    found = set(holding(settings, SECRET.encode()))
-    assert found > {f"lifecycle: {kind}" for kind in kinds} | {"decisions: Decision"}
+        runs = publish_in_gate(settings, everything), publish_observed(settings, everything)
+    texts = {field for record_type in (*LIFECYCLE, *PAYLOADS) for field in text_fields(record_type)}
+    assert fields_holding(settings, SECRET) == {field for field in texts if not is_identifier(field)}
     assert set(holding(settings, TOKENS.tobytes())) == {"payloads: SegmentPayload"}
+    assert {where.split(":")[0] for where in holding(settings, SECRET.encode())} >= {"lifecycle", "payloads", "ledger"}
+    write_bundles(settings, runs, tmp_path)
+    assert any(SECRET.encode() in data for data in tree(tmp_path).values())
+
+
+def test_what_is_refused_is_not_quoted(settings: Settings) -> None:
+    """A writer that is no client of ours may send anything; the answers to it quote none of it."""
+    with processor(settings), world(settings) as run:
+        accepted = next(one for one in run.records() if isinstance(one, RunConfigured))
+        wrong = accepted.model_copy(update={"pinned_contracts": (SECRET,)})
+        producer = Producer({"bootstrap.servers": settings.bootstrap_servers})
+        for value in (SECRET.encode(), encode(accepted)[:-1] + SECRET.encode(), encode(wrong)):
+            partition = partition_of(run.run_id, PARTITIONS)
+            producer.produce(settings.topic(Topic.LIFECYCLE), value, run.run_id.encode(), partition)
+        assert producer.flush(20) == 0
+        run.coordinator.close_run()
+    answers = [seen for topic in set(Topic) - {Topic.LIFECYCLE} for seen in read_topic(settings, topic)]
+    assert {DeadLetter, Decision} <= {type(seen.record) for seen in answers if seen.value}
+    assert not any(SECRET.encode() in seen.key + seen.value for seen in answers)
 
 
 @pytest.mark.parametrize(
