@@ -2,6 +2,7 @@
 
 Real episodes differ in length, so fast ones train fresh and slow ones late. Here the length is scheduled in activations
 and not left to the clock: an episode starts with policy `start_version` and is published when `due_version` is active.
+Versions are counted along the policies that stand: after a roll-back, those that were undone do not count.
 """
 
 from dataclasses import dataclass
