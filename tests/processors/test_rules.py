@@ -95,6 +95,8 @@ def test_published_assessments(
         ({"limit": NAN}, "max_mean_abs_log_ratio"),
         ({"limit": math.inf}, "max_mean_abs_log_ratio"),
         ({"limit": True}, "max_mean_abs_log_ratio"),
+        ({"limit": -math.inf}, "must be finite and not negative"),
+        ({"limit": -0.1, "mask": NONE_ACTIVE}, "must not be negative"),
         ({"old": [-0.2, -0.2]}, "unequal lengths"),
         ({"current": [-0.2, -0.2]}, "unequal lengths"),
         ({"mask": [True, True]}, "unequal lengths"),
@@ -264,6 +266,7 @@ def test_missing_reports_come_before_wrong_ones() -> None:
         (V1, _artifact(), {"a": Pointer(version=2, artifact_hash="")}, ["a"], "artifact_hash is empty"),
         (V1, _artifact(), {}, ["a", "b", "a"], "twice"),
         (V2, _artifact(1, "h1", committed=False), {}, ["a", "a"], "twice"),
+        (V1, _artifact(2, ""), {}, ["a", "a"], "artifact_hash is empty"),
     ],
 )
 def test_activation_refuses_bad_input(

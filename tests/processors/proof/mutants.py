@@ -1,76 +1,54 @@
 """Would the tests notice? Each mutant of the rules is put in place, and a selection of the tests must fail:
 
-    python -m rollbook.tests.processors.proof.mutants            all of them (about half an hour on two cores)
+    python -m rollbook.tests.processors.proof.mutants            all of them
     python -m rollbook.tests.processors.proof.mutants --only order
 
 Survivors are listed; those in `EXPLAINED` change nothing that anybody can see, and say why. Any other makes the command
-fail."""
+fail. What killed the mutant before is tried first: neighbours mostly die of the same test."""
 
 import argparse
-import importlib
-import inspect
 import os
 import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import hypothesis  # noqa: F401  loaded once, before the forks
 import pytest
 
-from rollbook.tests.processors.proof import exhaustive, situations, test_table, walks
-from rollbook.tests.processors.proof.compare import ProvenLog
+from rollbook.tests.processors.proof.checks import HERE, Check, checks
 from rollbook.tests.processors.proof.explained import EXPLAINED
 from rollbook.tests.processors.proof.mutations import Mutant, mutants
 
-HERE = Path(__file__).parent
 STAGES: tuple[tuple[str, ...], ...] = (
-    ("proof/test_table.py", "proof/test_corners.py", "proof/test_recorded.py", "test_lifecycle.py", "test_rules.py"),
-    (*sorted(path.name for path in HERE.parent.glob("test_fold_*.py")), "test_room.py"),
-    ("proof/test_exhaustive.py", "proof/test_walks.py", "proof/test_trainers.py"),
+    ("proof/test_recorded.py", "test_fold_evidence.py", "test_rules.py"),
+    ("proof/test_exhaustive.py", "proof/test_walks.py", "proof/test_trainers.py", "test_properties.py"),
+    ("order",),
 )
-"""What a mutant must pass that survives the calls below."""
-TIMEOUT_S = 600
+"""What a mutant must pass that survives the checks."""
+CHECKS_CPU_S, STAGES_CPU_S = 60, 600
+"""A mutant that runs on and on is as dead as one that fails; of its own time, since the machine may be busy."""
+CHECKS = checks()
 
 
-def plain_tests() -> list[Callable[[], None]]:
-    """Tests that need nothing, to be called without a test runner: most mutants die of them within a second."""
-    found: list[Callable[[], None]] = []
-    names = [f"proof.{name}" for name in ("test_counterexamples", "test_found", "test_corners")]
-    names += sorted(path.stem for path in HERE.parent.glob("test_fold_*.py"))
-    for name in names:
-        module = importlib.import_module(f"rollbook.tests.processors.{name}")
-        tests = [getattr(module, attribute) for attribute in vars(module) if attribute.startswith("test_")]
-        found += [test for test in tests if inspect.isfunction(test) and not inspect.signature(test).parameters]
-    return found
-
-
-PLAIN = plain_tests()
-
-
-def called() -> None:
-    """Raises for most mutants."""
-    for case in situations.CASES:
-        test_table.test_what_a_record_does_to_a_state(*case)
-    for test in PLAIN:
-        test()
-    for start in exhaustive.STARTS:
-        exhaustive.Search(start, lean=True).go(3)
-    for seed in range(20):
-        walks.run(ProvenLog(), walks.deep(seed))
-
-
-def _child(mutant: Mutant | None, deselected: Iterable[str]) -> int:
-    """In a process of its own: put the mutant in place, and test. 0: it survives."""
+def _child(mutant: Mutant | None, order: list[int], deselected: Iterable[str], said: int) -> int:
+    """In a process of its own: put the mutant in place, and test; what fails is said. 0: it survives."""
     with Path(os.devnull).open("w") as nothing:
         os.dup2(nothing.fileno(), 1)
         os.dup2(nothing.fileno(), 2)
-    signal.alarm(TIMEOUT_S)
+    signal.setitimer(signal.ITIMER_PROF, CHECKS_CPU_S)
     if mutant is not None:
         mutant.apply()
-    called()
+    for at in order:
+        try:
+            CHECKS[at].run()
+        except BaseException:
+            os.write(said, str(at).encode())
+            return 1
+    signal.setitimer(signal.ITIMER_PROF, STAGES_CPU_S)
     skips = [f"--deselect={name}" for name in deselected]
     for stage in STAGES:
         files = [str(HERE.parent / name) for name in stage]
@@ -79,32 +57,59 @@ def _child(mutant: Mutant | None, deselected: Iterable[str]) -> int:
     return 0
 
 
-def _forked(mutant: Mutant | None, deselected: Iterable[str]) -> int:
+def _forked(mutant: Mutant | None, order: list[int], deselected: Iterable[str]) -> tuple[int, int]:
+    """Its process, and where it says what failed."""
+    heard, said = os.pipe()
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
-            code = _child(mutant, deselected)
+            code = _child(mutant, order, deselected, said)
         finally:
             os._exit(code)
-    return pid
+    os.close(said)
+    return pid, heard
 
 
-def search(chosen: list[Mutant], deselected: Iterable[str], jobs: int) -> list[Mutant]:
-    """The survivors."""
-    running: dict[int, Mutant] = {}
-    survivors: list[Mutant] = []
+def _heard(pipe: int) -> Check | None:
+    with os.fdopen(pipe) as reader:
+        text = reader.read()
+    return CHECKS[int(text)] if text else None
+
+
+@dataclass
+class Found:
+    """Who survived, and of what the others died."""
+
+    survivors: list[Mutant] = field(default_factory=list)
+    killers: Counter[str] = field(default_factory=Counter)
+
+
+def search(chosen: list[Mutant], deselected: Iterable[str], jobs: int) -> Found:
+    """Each mutant in a process of its own."""
+    found, order = Found(), list(range(len(CHECKS)))
+    running: dict[int, tuple[Mutant, int]] = {}
     waiting = list(reversed(chosen))
     while waiting or running:
         while waiting and len(running) < jobs:
             mutant = waiting.pop()
-            running[_forked(mutant, deselected)] = mutant
+            pid, pipe = _forked(mutant, order, deselected)
+            running[pid] = mutant, pipe
         pid, status = os.wait()
-        mutant = running.pop(pid)
+        mutant, pipe = running.pop(pid)
+        check = _heard(pipe)
         if status == 0:
-            survivors.append(mutant)
+            found.survivors.append(mutant)
             print(f"survives: {mutant.name}", flush=True)
-    return survivors
+        elif check is not None:
+            found.killers[check.source] += 1
+            at = CHECKS.index(check)
+            order.remove(at)
+            order.insert(0, at)
+        else:
+            found.killers["out of time" if os.WIFSIGNALED(status) else "the test runner"] += 1
+            print(f"dies late: {mutant.name}", flush=True)
+    return found
 
 
 def main() -> int:
@@ -122,20 +127,32 @@ def main() -> int:
     if options.list:
         print("\n".join(mutant.name for mutant in chosen))
         return 0
-    _, status = os.waitpid(_forked(None, options.deselect), 0)
+    pid, pipe = _forked(None, list(range(len(CHECKS))), options.deselect)
+    _, status = os.waitpid(pid, 0)
+    check = _heard(pipe)
     if status:
-        print("the selection fails without any mutant: mend that first")
+        print(f"{'a test' if check is None else check.name} fails without any mutant: mend that first")
         return 1
     began = time.monotonic()
-    survivors = search(chosen, options.deselect, options.jobs)
-    unexplained = [mutant for mutant in survivors if mutant.name not in EXPLAINED]
-    alive, seconds = Counter(mutant.kind for mutant in survivors), time.monotonic() - began
+    found = search(chosen, options.deselect, options.jobs)
+    return report(chosen, found, time.monotonic() - began)
+
+
+def report(chosen: list[Mutant], found: Found, seconds: float) -> int:
+    """What came of it, by kind and by what killed."""
+    unexplained = [mutant for mutant in found.survivors if mutant.name not in EXPLAINED]
+    alive = Counter(mutant.kind for mutant in found.survivors)
     for kind, count in Counter(mutant.kind for mutant in chosen).items():
         print(f"{kind:20} {count:4} mutants, {alive[kind]:3} survive")
-    print(f"{len(chosen)} mutants, {len(survivors)} survive, {len(unexplained)} unexplained, {seconds:.0f} s")
+    for source, count in found.killers.most_common():
+        print(f"{count:5} died of {source}")
+    print(f"{len(chosen)} mutants, {len(found.survivors)} survive, {len(unexplained)} unexplained, {seconds:.0f} s")
     for mutant in unexplained:
         print(f"unexplained: {mutant.name}")
-    return 1 if unexplained else 0
+    dead = EXPLAINED.keys() & {mutant.name for mutant in chosen} - {mutant.name for mutant in found.survivors}
+    for name in sorted(dead):
+        print(f"explained, but dead: {name}")
+    return 1 if unexplained or dead else 0
 
 
 if __name__ == "__main__":
