@@ -39,7 +39,7 @@ from rollbook.schemas.records.run import (
     RewardIdentity,
 )
 from rollbook.schemas.types import Part
-from rollbook.tests.producers.world import POLICY, SAMPLING, World, read_topic
+from rollbook.tests.producers.world import POLICY, SAMPLING, read_topic
 from rollbook.tests.replay.numbers import CONFIG, TrainedRow, step_numbers
 
 SECRET = "s3cr3t"
@@ -80,10 +80,6 @@ class Planter:
         self.next = cycle(SHAPES).__next__
         self.contract_hash = ""
         self.group_of: dict[str, str] = {}
-
-    @property
-    def world(self) -> World:
-        return World(self.settings, self.run_id, self.worker, self.rewards, self.coordinator, self.contract_hash)
 
     def open(self) -> None:
         """Configure the run and register its conditions."""
@@ -222,8 +218,8 @@ def publish_observed(settings: Settings, options: Options) -> str:
                 update.record_step(update.step(ids), planter.step(ids))
                 for one, shape in zip(dropped, SHAPES, strict=True):
                     update.drop([one], shape)
-        planter.world.decided("RecordingSealed", deadline_s=WAIT_S)
         assert trainer.counters.lost == 0
+        planter.coordinator.close_run(text=planter.next())
         return planter.run_id
 
 
