@@ -109,6 +109,7 @@ class Reason(StrEnum):
     OPERATOR = "operator"
     HELD = "held"
     TRAINED = "trained"
+    UNRESERVED = "unreserved"
     DROPPED = "dropped"
     RELEASED = "released"
     # artifact
@@ -206,7 +207,7 @@ BY_STAGE: dict[Stage, dict[Reason, str]] = {
         Reason.RESERVED: "Reserved for this update.",
         Reason.ALL_OR_NONE: "It would have passed, but mode all takes every item or none.",
         Reason.NOTHING_TAKEN: "No trajectory passed.",
-        Reason.UPDATE_FULL: "The update with its first answers would outgrow its record: take fewer, admit each once.",
+        Reason.UPDATE_FULL: "The update would hold more than 8,192 rows or outgrow its record: take fewer, admit once.",
         Reason.NOT_RESERVED: "This update does not hold it.",
         Reason.EVIDENCE_MISMATCH: "Active tokens or evidence digest differ from those of Generated.",
         Reason.EMPTY_ACTION_MASK: "No position is active.",
@@ -237,6 +238,7 @@ BY_STAGE: dict[Stage, dict[Reason, str]] = {
         Reason.OPERATOR: "An operator ended the update.",
         Reason.HELD: "The update holds it.",
         Reason.TRAINED: "Trained on.",
+        Reason.UNRESERVED: "The learner went on without the ledger's answer: what it trained on is taken as a fact.",
         Reason.DROPPED: "Held, but not trained on.",
         Reason.RELEASED: "Given back.",
     },

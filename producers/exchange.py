@@ -72,8 +72,8 @@ class Desk(Protocol):
     def may_proceed_unreserved(self) -> bool:
         """Whether the training may go on where no decision can be had."""
 
-    def trained_unreserved(self) -> None:
-        """An update went on unreserved and is over: its rows are out of use, and the weights are settled."""
+    def settled(self) -> None:
+        """An update is over that never touched the weights."""
 
     def condemn(self, cause: StartAnew) -> None:
         """From here on this process must neither train nor export."""

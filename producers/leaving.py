@@ -12,6 +12,7 @@ from rollbook.producers.recording import Recorder
 from rollbook.producers.renewal import Renewal
 from rollbook.producers.update_records import UpdateRecords
 from rollbook.schemas.errors import RollbookError
+from rollbook.schemas.records.common import Lifecycle
 from rollbook.schemas.records.decision import Decision
 from rollbook.schemas.records.update import AbortDisposition
 
@@ -51,10 +52,9 @@ class Leaving(ABC):
             self._renewal.end()
 
     def _finish(self) -> None:
-        if self._phase is Phase.UNRESERVED:
-            self._own_up()
-            return
         try:
+            if self._phase is Phase.UNRESERVED:
+                self._own_up()
             if self._exchange.may_be_started:
                 self.resend()
             if self._phase is Phase.STARTED:
@@ -91,11 +91,24 @@ class Leaving(ABC):
             error.add_note(f"besides, update {self._update_id} could not be aborted: {trouble}")
 
     def _own_up(self) -> None:
-        """Say what was trained on without a reservation. The abort comes first: what it held is quarantined with it."""
-        self._phase = Phase.ABORTED
-        for record in self._records.unreserved(sorted(self._holdings.stepped)):
-            self._desk.outbox.publish(lambda _, record=record: record)  # type: ignore[misc]
-        self._desk.trained_unreserved()
+        """Say what was trained on without an answer, and wait for none. With leases the update may have been ended
+        meanwhile, so that its Commit is refused: the rows are then quarantined."""
+        trained = sorted(self._holdings.stepped)
+        if not trained:
+            self._publish(self._records.abort("nothing was trained on", AbortDisposition.RELEASE))
+            self._phase = Phase.ABORTED
+            self._desk.settled()
+            return
+        steps, dropped = self._holdings.settle()
+        ranks = (self._recorder.rank,) if self._recorder.used else ()
+        self._publish(self._records.commit(steps, dropped, ranks, unreserved=True))
+        if self._renewal.every_s:
+            self._publish(self._records.quarantine(trained))
+        self._phase = Phase.COMMITTED
+        self._desk.committed(self._update_id)
+
+    def _publish(self, record: Lifecycle) -> None:
+        self._desk.outbox.publish(lambda _: record)
 
     @property
     def _is_known(self) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from rollbook.schemas.digests import IntArray, Mask, tokens_digest
 from rollbook.schemas.errors import BadInput
-from rollbook.schemas.records.payload import RowTerms
+from rollbook.schemas.records.payload import GrpoConfig, Kernel, RowTerms
 from rollbook.schemas.records.rollout import TaskSource
 from rollbook.schemas.records.run import Artifact, InitialPolicy, RewardIdentity
 from rollbook.schemas.types import NamedNumber, NamedText
@@ -151,6 +151,16 @@ class Redaction:
         """The reward identity with its names treated."""
         names = {"rule_id": self.name(rule.rule_id), "version": self.name(rule.version)}
         return rule.model_copy(update={**names, "hash": self.fingerprint(rule.hash)})
+
+    def config(self, config: GrpoConfig) -> GrpoConfig:
+        """The conventions of a step with their names treated."""
+        return config.model_copy(
+            update={name: self.name(getattr(config, name)) for name in ("advantage_estimator", "kl_loss_type")}
+        )
+
+    def kernel(self, kernel: Kernel) -> Kernel:
+        """The code of a step with its names treated."""
+        return kernel.model_copy(update={name: self.name(getattr(kernel, name)) for name in Kernel.model_fields})
 
     def task(self, task: TaskSource) -> TaskSource:
         """The task source with its names and the prompt's hash treated."""

@@ -35,7 +35,8 @@ class Renewal:
     ) -> None:
         self._sender = sender
         self._make = make
-        self._every_s = every_s
+        self.every_s = every_s
+        """0: there is no lease to keep."""
         self._refused = refused
         self._over = threading.Event()
         self._lock = threading.Lock()
@@ -43,7 +44,7 @@ class Renewal:
 
     def begin(self) -> None:
         """Renew from now on; once is enough."""
-        if self._thread is None and self._every_s > 0:
+        if self._thread is None and self.every_s > 0:
             self._thread = threading.Thread(target=self._serve, name="rollbook-renewal", daemon=True)
             self._thread.start()
 
@@ -53,7 +54,7 @@ class Renewal:
             self._over.set()
 
     def _serve(self) -> None:
-        while not self._over.wait(self._every_s):
+        while not self._over.wait(self.every_s):
             try:
                 command = Command(self._make())
                 with self._lock:

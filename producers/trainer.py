@@ -245,7 +245,7 @@ class Trainer(Client):
     def may_proceed_unreserved(self) -> bool:
         return self._on_unavailable is OnUnavailable.PROCEED_UNRESERVED
 
-    def trained_unreserved(self) -> None:
+    def settled(self) -> None:
         self._weights_settled = True
 
     def condemn(self, cause: StartAnew) -> None:

@@ -210,9 +210,9 @@ class Update(Leaving):
     def proceed_unreserved(self, trajectory_ids: Collection[str]) -> None:
         """Train on these rows although no decision can be had; the trainer must have been made for that.
 
-        Leaving the block then publishes, whenever the broker takes it, that the update is aborted and that the rows
-        which were stepped are quarantined as `trained_unreserved`: nobody is offered them again. Until it arrives
-        another learner may train on them too. Raises OutOfOrder where a decision is not missing.
+        Leaving the block then publishes, whenever the broker takes it, a Commit marked `unreserved`: what was stepped
+        is taken as a fact and a violation, and nobody is offered it again. Until it arrives another learner may train
+        on the same rows. Raises OutOfOrder where a decision is not missing.
         """
         missing = self._is_known and self._exchange.unread is not None and not self._exchange.may_be_started
         if not missing or not self._desk.may_proceed_unreserved:

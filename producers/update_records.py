@@ -80,7 +80,12 @@ class UpdateRecords:
         return Renew(header=self._writer.header(), learner=self._writer.learner, update_id=self._update_id)
 
     def commit(
-        self, steps: Sequence[CommitStep], dropped: Sequence[DroppedItem], expected_ranks: Sequence[int]
+        self,
+        steps: Sequence[CommitStep],
+        dropped: Sequence[DroppedItem],
+        expected_ranks: Sequence[int],
+        *,
+        unreserved: bool = False,
     ) -> Commit:
         return Commit(
             header=self._writer.header(),
@@ -89,6 +94,7 @@ class UpdateRecords:
             steps=tuple(steps),
             dropped=tuple(dropped),
             expected_ranks=tuple(expected_ranks),
+            unreserved=unreserved,
         )
 
     def abort(self, text: str, disposition: AbortDisposition) -> Abort:
@@ -101,9 +107,6 @@ class UpdateRecords:
             disposition=disposition,
         )
 
-    def unreserved(self, trained: Sequence[str]) -> tuple[Abort | Quarantine, ...]:
-        """The update is over, and these rows are in the weights without it."""
-        if not trained:
-            return (self.abort("nothing was trained on", AbortDisposition.RELEASE),)
-        quarantine = Quarantine(header=self._writer.header(), trajectory_ids=tuple(trained), reason=UNRESERVED)
-        return self.abort(UNRESERVED, AbortDisposition.QUARANTINE), quarantine
+    def quarantine(self, trained: Sequence[str]) -> Quarantine:
+        """These rows are in the weights without an update."""
+        return Quarantine(header=self._writer.header(), trajectory_ids=tuple(trained), reason=UNRESERVED)

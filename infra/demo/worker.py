@@ -192,7 +192,7 @@ class DemoWorker:
                 ),
                 contract_hash=self._contract_hash,
                 finish_reason=FinishReason(response.finish_reason.value),
-                rollout_partition_id=f"{self._rollout.worker_id}/{version}",
+                rollout_partition_id=f"{self._rollout.worker_id}-{version}",
                 purpose=generation.assignment.purpose,
             )
 

@@ -152,7 +152,10 @@ class PolicyWatch:
         return policy, f"{phase}, orphaned" if phase is PolicyPhase.ACTIVE and policy.orphaned else phase.value
 
     def _waits(self, run: Run) -> bool:
-        return f"policy {self._version}" in run.pending
+        return any(
+            fact.record_type == "PolicyCommitted" and fact.subject_id == str(self._version)
+            for fact in run.pending.values()
+        )
 
 
 def _contained(run: Run, policy: PolicyState) -> tuple[Contained, ...]:

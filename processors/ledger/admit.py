@@ -16,7 +16,7 @@ from rollbook.schemas.records.update import Admit, AdmitItem
 
 
 def admit(run: Run, record: Admit, at: At) -> Verdict:
-    """Judge each row; what is refused leaves the update (drift: quarantined, else released)."""
+    """Judge each row; what is refused leaves the update: for good where nothing can mend it, else released."""
     refusal = refuse(run, record, at, part=record.part)
     if refusal is not None:
         return refusal
@@ -70,9 +70,13 @@ def _admit(
         return item(trajectory_id, Reason.OK, held, after, lag=lag, freshness=fresh, ratio=ratio)
     after = held
     if config.admission.drift_gate is DriftGate.REQUIRED and not run.observes:
-        end = Event.QUARANTINE if refusal is Reason.POLICY_DRIFT else Event.ABORT
+        end = Event.QUARANTINE if refusal in _FOR_GOOD else Event.ABORT
         after = give_back(run, held, end)
     return item(trajectory_id, refusal, held, after, lag=lag, freshness=fresh, ratio=ratio)
+
+
+_FOR_GOOD = (Reason.POLICY_DRIFT, Reason.EMPTY_ACTION_MASK)
+"""What no later try mends: a claim must not be given the same row again and again."""
 
 
 def _left(run: Run, update: UpdateState) -> tuple[str, ...]:

@@ -15,10 +15,11 @@ def choose(run: Run, asked: Asked, claim: Claim) -> tuple[list[Judged], int]:
     chosen: list[Judged] = []
     groups = 0
     passed_over = 0
+    room = MAX_ITEMS - len(asked.update.held)  # a Commit names all that its update holds
     for found, of_this_kind in _in_order(run, asked, claim.order):
-        if groups == claim.max_groups or len(chosen) == MAX_ITEMS:
+        if groups == claim.max_groups or len(chosen) >= room:
             break
-        if not _passes(asked, found) or len(chosen) + len(found) > MAX_ITEMS:
+        if not _passes(asked, found) or len(chosen) + len(found) > room:
             passed_over += of_this_kind
             continue
         chosen += found

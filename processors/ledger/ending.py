@@ -1,5 +1,7 @@
 """Abort, Renew, LeaseExpired and RecordingSealed: how an update is kept alive, given up, and recorded."""
 
+from dataclasses import replace
+
 from rollbook.processors.ledger.learner import end_update, refuse, refuse_fenced
 from rollbook.processors.ledger.matrix import OPERATORS_ABORT, StateOf, row
 from rollbook.processors.ledger.moves import orphan_policies, quarantine_tainted
@@ -43,11 +45,28 @@ def _operators_abort(run: Run, record: Abort, at: At) -> Verdict:
         if update.end_content == at.content:
             return of_update(record, Outcome.DUPLICATE, Reason.DUPLICATE, update.status.value)
         return of_update(record, found.outcome, found.reason, update.status.value)
+    fenced: tuple[MassChange, ...] = ()
     if update.status is UpdateStatus.STARTED and update.learner is not None:
         learner = run.learners.get(update.learner.learner_id)
         assert learner is not None, "an open update has a started learner"
         run.learners.put(learner.learner_id, learner.model_copy(update={"fenced": True}))
-    return _abort(run, record, update, at)
+        fenced = _end_others(run, update)
+    verdict = _abort(run, record, update, at)
+    return replace(verdict, mass_changes=(*verdict.mass_changes, *fenced))
+
+
+def _end_others(run: Run, update: UpdateState) -> tuple[MassChange, ...]:
+    """A fenced learner cannot go on with its other updates: what is not started yet gives back what it holds."""
+    assert update.learner is not None, "only a learner is fenced"
+    others = [one for one in run.updates.open_of(update.learner.learner_id) if one.status is UpdateStatus.OPEN]
+    orphans = orphan_policies(run, [one.update_id for one in others])
+    released = [name for one in others for name in end_update(run, one, UpdateStatus.ABORTED, Event.ABORT)]
+    return (
+        *mass_change("updates aborted", (one.update_id for one in others)),
+        *mass_change("trajectories released", released),
+        *mass_change("policies orphaned", map(str, orphans)),
+        *quarantine_tainted(run, orphans, "an orphaned policy"),
+    )
 
 
 def _abort(run: Run, record: Abort, update: UpdateState, at: At) -> Verdict:
@@ -88,7 +107,8 @@ def renew(run: Run, record: Renew, at: At) -> Verdict:
 
 
 def lease_expired(run: Run, record: LeaseExpired, at: At) -> Verdict:
-    """Before UpdateStarted the update is aborted; after it, it is in doubt: its rows may be in living weights."""
+    """Before UpdateStarted the update is aborted; after it, and wherever a trainer waits for nothing, it is in doubt:
+    its rows may be in living weights."""
     update = run.updates.get(record.update_id)
     found = row(StateOf.UPDATE, "LeaseExpired", None if update is None else update.status)
     refusal = None if found.outcome is Outcome.ACCEPTED else found.reason
@@ -97,11 +117,11 @@ def lease_expired(run: Run, record: LeaseExpired, at: At) -> Verdict:
         refusal = _alive(run, record, update)
     if update is None or refusal is not None:
         return _of_clerk(record, Outcome.REJECTED, refusal or found.reason, detail)
-    if update.status is UpdateStatus.STARTED:
+    if update.status is UpdateStatus.STARTED or run.observes:
         if update.in_doubt:
             return _of_clerk(record, Outcome.DUPLICATE, Reason.DUPLICATE)
         run.updates.put(record.update_id, update.model_copy(update={"in_doubt": True}))
-        return _of_clerk(record, Outcome.ACCEPTED, found.reason)
+        return _of_clerk(record, Outcome.ACCEPTED, Reason.IN_DOUBT)
     items, changes = _give_up(run, update, Event.ABORT, at)
     return _of_clerk(record, Outcome.ACCEPTED, found.reason, items=items, changes=changes)
 

@@ -2,63 +2,89 @@
 
 from rollbook.processors.ledger.lag import policy_number
 from rollbook.processors.ledger.learner import end_update
-from rollbook.processors.ledger.moves import let_go_of_waiting, move
+from rollbook.processors.ledger.moves import move
 from rollbook.processors.ledger.store import Run, behavior_version
 from rollbook.processors.ledger.verdict import At, Verdict, mass_change, subject
+from rollbook.processors.ledger.waiting import POLICY_COMMITTED, drop, let_go
 from rollbook.processors.lifecycle import Event, allowed
 from rollbook.processors.reasons import Reason
 from rollbook.schemas.records.decision import MassChange, Outcome
-from rollbook.schemas.records.ledger import TrajectoryStatus, UpdateStatus
-from rollbook.schemas.records.run import RunClosed
+from rollbook.schemas.records.ledger import PolicyState, TrajectoryState, TrajectoryStatus, UpdateStatus
+from rollbook.schemas.records.run import LagUnit, RunClosed
 
 
 def raise_floor(run: Run) -> tuple[MassChange, ...]:
-    """After an activation: the floor becomes the lowest version above all those more than `horizon` behind the active
-    one. Below it, what is terminal or consumed is forgotten, what is rewarded or earlier goes offline (and is forgotten
-    when the floor rises again), and the reserved stays. The floor is a version and not a depth, which a roll-back would
-    lower under what is new. It never passes the active version: a roll-back that is prepared, but not yet active, is
-    far behind by its depth, yet newer than all that is in use."""
+    """After an activation: the floor rises to the lowest version that was active, still stands, and is at most
+    `horizon` behind the active one. Below it, what is terminal or consumed is forgotten, what is rewarded or earlier
+    goes offline (and is forgotten when the floor rises again), and the reserved stays. What was never active, or is
+    given up, says nothing of what can still be trained on: a roll-back that was prepared and abandoned lies far behind
+    by its depth, yet above versions that are fresh."""
     config, active = run.config, run.head.active
     policy = None if active is None else run.policies.get(active.version)
     if not config.horizon or policy is None:
         return ()
     unit = config.admission.lag_unit
     oldest = policy_number(policy, unit) - config.horizon
-    before = [p for p in run.policies.values() if p.version < policy.version and not p.orphaned]
-    behind = [p.version for p in before if policy_number(p, unit) < oldest]
-    floor = max(run.head.floor, max(behind, default=-1) + 1)
+    in_reach = (p.version for p in run.policies.between(run.head.floor, policy.version) if _counts(p, unit, oldest))
+    floor = next(in_reach, run.head.floor)
     if floor == run.head.floor:
         return ()
     run.change_head(floor=floor)
-    forgotten, expired, dropped = [], [], []
+    expired, dropped, over = [], [], []
     for trajectory in run.trajectories.values():
         if behavior_version(trajectory) >= floor or trajectory.status is TrajectoryStatus.RESERVED:
             continue
         if allowed(trajectory.status, Event.EXPIRE):
             move(run, trajectory, Event.EXPIRE)
             expired.append(trajectory.trajectory_id)
-            dropped += [fact.subject_id for fact in let_go_of_waiting(run, trajectory.trajectory_id)]
+            dropped += [fact.subject_id for fact in let_go(run, trajectory.trajectory_id)]
         else:
-            run.trajectories.drop(trajectory.trajectory_id)
-            forgotten.append(trajectory.trajectory_id)
+            over.append(trajectory)
+    forgotten = [trajectory for trajectory in over if _forget(run, trajectory)]
+    _forget_names(run, forgotten)
     return (
-        *mass_change(f"trajectories below version {floor} forgotten", forgotten),
+        *mass_change(f"trajectories below version {floor} forgotten", (one.trajectory_id for one in forgotten)),
         *mass_change(f"trajectories below version {floor} offline", expired),
         *mass_change(f"facts that waited for what is below version {floor} dropped", dropped),
         *mass_change(f"facts that waited since before version {floor} dropped", _drop_pending(run, floor)),
     )
 
 
+def _counts(policy: PolicyState, unit: LagUnit, oldest: int) -> bool:
+    stands = policy.activated and not policy.orphaned and not policy.abandoned
+    return stands and policy_number(policy, unit) >= oldest
+
+
+def _forget(run: Run, trajectory: TrajectoryState) -> bool:
+    """Forget it, unless a group whose other members live would no longer be whole without it."""
+    if run.trajectories.groups.needs(trajectory):
+        return False
+    run.trajectories.drop(trajectory.trajectory_id)
+    return True
+
+
+def _forget_names(run: Run, forgotten: list[TrajectoryState]) -> None:
+    """The updates that trained on them keep a count in place of their names: memory must not grow with a run."""
+    names: dict[str, set[str]] = {}
+    for trajectory in forgotten:
+        if trajectory.status is TrajectoryStatus.CONSUMED:
+            names.setdefault(trajectory.update_id, set()).add(trajectory.trajectory_id)
+    for update_id, gone in names.items():
+        update = run.updates.get(update_id)
+        assert update is not None, "updates are never forgotten"
+        left = tuple(name for name in update.trained if name not in gone)
+        count = update.forgotten + len(gone)
+        run.updates.put(update_id, update.model_copy(update={"trained": left, "forgotten": count}))
+
+
 def _drop_pending(run: Run, floor: int) -> list[str]:
-    """What they wait for would be beyond the horizon: facts older than the first activation from the floor on."""
-    offsets = [p.activated_offset for p in run.policies.values() if p.version >= floor]
-    since = min(offset for offset in offsets if offset is not None)
-    dropped = []
-    for fact in run.pending.values():
-        if fact.offset < since and fact.record_type != "PolicyCommitted":
-            run.pending.drop(f"trajectory {fact.subject_id}")
-            dropped.append(fact.subject_id)
-    return dropped
+    """What they wait for would be beyond the horizon: facts older than the last activation below the floor, after which
+    the workers turned to what is kept."""
+    since = next((p.activated_offset for p in run.policies.downwards(floor) if p.activated), None) or 0
+    waiting = [fact for fact in run.pending.values() if fact.offset < since and fact.record_type != POLICY_COMMITTED]
+    for fact in waiting:
+        drop(run, fact, Reason.BEYOND_HORIZON)
+    return [fact.subject_id for fact in waiting]
 
 
 def run_closed(run: Run, record: RunClosed, at: At) -> Verdict:

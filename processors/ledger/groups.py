@@ -4,12 +4,23 @@ from bisect import bisect_left, insort
 from collections.abc import Hashable, MutableMapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from rollbook.processors.lifecycle import PENDING
+from rollbook.processors.lifecycle import LIVE, PENDING
 from rollbook.schemas.records.ledger import TrajectoryState, TrajectoryStatus
 from rollbook.schemas.records.rollout import Purpose
 
 K = TypeVar("K", bound=Hashable)
 
+
+IDLE = frozenset(
+    {
+        TrajectoryStatus.GENERATION_FAILED,
+        TrajectoryStatus.REWARD_FAILED,
+        TrajectoryStatus.DISCARDED,
+        TrajectoryStatus.QUARANTINED,
+        TrajectoryStatus.OFFLINE,
+    }
+)
+"""Members that a group has, but neither waits for nor trains on."""
 
 Shape: TypeAlias = tuple[tuple[int, ...], ...]
 """What a claim judges a group by: the versions of all spans of a member, for each member that can be trained on; each
@@ -19,13 +30,17 @@ once, sorted."""
 class _Group:
     """Counts of one group. Counts and not a scan of its members: some put a whole run into one group."""
 
-    __slots__ = ("expected", "members", "offsets", "pending", "places", "ready", "versions")
+    __slots__ = ("apart", "expected", "idle", "living", "members", "offsets", "pending", "places", "ready", "versions")
 
-    def __init__(self) -> None:
+    def __init__(self, apart: str) -> None:
+        self.apart = apart
         self.members: set[str] = set()
         self.places: dict[int, int] = {}
         self.expected: dict[int, int] = {}
+        self.idle: dict[int, int] = {}
+        """Places whose member ended before it could be said what keeps it apart: a failure, say."""
         self.pending = 0
+        self.living = 0
         self.ready: set[str] = set()
         self.offsets: list[int] = []
         """Offsets of the ready members, sorted."""
@@ -35,6 +50,9 @@ class _Group:
         add(self.places, member.sample_index, by)
         add(self.expected, member.group_expected, by)
         self.pending += by if member.status in PENDING else 0
+        self.living += by if member.status in LIVE else 0
+        if member.status in IDLE:
+            add(self.idle, member.sample_index, by)
         if is_ready(member):
             add(self.versions, versions_of(member), by)
             if by > 0:
@@ -44,12 +62,15 @@ class _Group:
                 self.ready.remove(member.trajectory_id)
                 _remove(self.offsets, member.generated_offset)
 
-    @property
-    def shape(self) -> Shape | None:
+    def shape(self, idle: "list[_Group]") -> Shape | None:
         """None unless each place is known (a second attempt at one fills no other), none is awaited, and one member can
-        be trained on."""
-        complete = self.ready and not self.pending and len(self.places) >= max(self.expected)
-        return tuple(sorted(self.versions)) if complete else None
+        be trained on. `idle`: the groups that this one was kept apart from, whose idle places are its own too."""
+        if not self.ready or self.pending:
+            return None
+        places = len(self.places)
+        if idle:
+            places = len(set(self.places).union(*(other.idle for other in idle)))
+        return tuple(sorted(self.versions)) if places >= max(self.expected) else None
 
 
 class Groups:
@@ -57,6 +78,8 @@ class Groups:
 
     def __init__(self) -> None:
         self._groups: dict[str, _Group] = {}
+        self._parts: dict[str, dict[str, _Group]] = {}
+        """By group id: what it has fallen into, by name; only of groups with members kept apart."""
         self._claimable: dict[Shape, list[tuple[int, str]]] = {}
         """(first offset, group) by shape, sorted: a claim takes from the front and never looks at the others."""
 
@@ -67,17 +90,47 @@ class Groups:
                 self._count(key, member, by)
 
     def _count(self, key: str, member: TrajectoryState, by: int) -> None:
-        name = f"{member.group_id}\x1f{member.apart}" if member.apart else member.group_id
-        group = self._groups.setdefault(name, _Group())
-        before = _place(name, group)
+        name = _name(member)
+        group = self._groups.get(name) or self._new(name, member)
+        touched = self._touched(name, group, member.group_id)
+        before = [self._place(name, one, member.group_id) for name, one in touched]
         group.count(member, by)
         if by > 0:
             group.members.add(key)
         else:
             group.members.discard(key)
-        self._move(before, _place(name, group))
+        for (other, one), place in zip(touched, before, strict=True):
+            self._move(place, self._place(other, one, member.group_id))
         if not group.members:
-            del self._groups[name]
+            self._remove(name, member.group_id)
+
+    def _new(self, name: str, member: TrajectoryState) -> _Group:
+        group = self._groups[name] = _Group(member.apart)
+        if member.apart:
+            parts = self._parts.setdefault(member.group_id, {})
+            whole = self._groups.get(member.group_id)
+            parts.update({name: group} if whole is None else {member.group_id: whole, name: group})
+        elif member.group_id in self._parts:
+            self._parts[member.group_id][name] = group
+        return group
+
+    def _remove(self, name: str, group_id: str) -> None:
+        del self._groups[name]
+        parts = self._parts.get(group_id)
+        if parts is not None:
+            del parts[name]
+            if not any(group.apart for group in parts.values()):
+                del self._parts[group_id]
+
+    def _touched(self, name: str, group: _Group, group_id: str) -> list[tuple[str, _Group]]:
+        """The group, and those kept apart from it, whose completeness its members can change."""
+        parts = self._parts.get(group_id, {})
+        return [(name, group), *((n, one) for n, one in parts.items() if _is_apart_from(one, group))]
+
+    def _place(self, name: str, group: _Group, group_id: str) -> "_Place | None":
+        whole = [other for other in self._parts.get(group_id, {}).values() if _is_apart_from(group, other)]
+        shape = group.shape(whole)
+        return None if shape is None else (shape, (group.offsets[0], name))
 
     def _move(self, before: "_Place | None", after: "_Place | None") -> None:
         if before == after:
@@ -102,6 +155,20 @@ class Groups:
         group = self._groups.get(group_id)
         return [] if group is None else sorted(group.ready)
 
+    def needs(self, member: TrajectoryState) -> bool:
+        """Whether the group of a member that has ended would no longer be whole without it, while others of it live."""
+        parts = self._parts.get(member.group_id) or {member.group_id: self._groups[member.group_id]}
+        own = self._groups[_name(member)]
+        if own.places[member.sample_index] > 1 or not any(part.living for part in parts.values()):
+            return False
+        return len(own.places) <= max(own.expected)
+
+    def awaits(self, group_id: str, place: int) -> bool:
+        """Whether members of the group live, and none is known at this place."""
+        found = self._groups.get(group_id)
+        parts = self._parts.get(group_id) or ({} if found is None else {group_id: found})
+        return any(part.living for part in parts.values()) and not any(place in part.places for part in parts.values())
+
     def shapes(self) -> list[Shape]:
         """The shapes of groups that can be claimed, sorted."""
         return sorted(self._claimable)
@@ -115,9 +182,13 @@ _Place: TypeAlias = tuple[Shape, tuple[int, str]]
 """Where a group that can be claimed stands: by shape, then by offset."""
 
 
-def _place(name: str, group: _Group) -> _Place | None:
-    shape = group.shape
-    return None if shape is None else (shape, (group.offsets[0], name))
+def _name(member: TrajectoryState) -> str:
+    return f"{member.group_id}\x1f{member.apart}" if member.apart else member.group_id
+
+
+def _is_apart_from(part: _Group, whole: _Group) -> bool:
+    """Whether the members of one were kept apart from the other: by their contract first, then by their reward."""
+    return part is not whole and part.apart.startswith(whole.apart)
 
 
 def _remove(ordered: list[Any], value: object) -> None:

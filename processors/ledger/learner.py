@@ -4,17 +4,19 @@ import dataclasses
 from collections.abc import Sequence
 
 from rollbook.processors.ledger.matrix import StateOf, row
-from rollbook.processors.ledger.moves import give_back, orphan_policies, quarantine_tainted, tainted
-from rollbook.processors.ledger.store import Run, behavior_version, is_open
+from rollbook.processors.ledger.moves import give_back, orphan_policies, quarantine_tainted
+from rollbook.processors.ledger.store import Run, is_open
 from rollbook.processors.ledger.verdict import (
     UPDATES_ROLLED_BACK,
     At,
     UpdateRecord,
     Verdict,
     mass_change,
+    mass_count,
     of_update,
     subject,
 )
+from rollbook.processors.ledger.waiting import drop
 from rollbook.processors.lifecycle import Event
 from rollbook.processors.reasons import Reason
 from rollbook.schemas.records.decision import Outcome
@@ -22,7 +24,6 @@ from rollbook.schemas.records.ledger import (
     Answer,
     CheckpointState,
     LearnerState,
-    TrajectoryState,
     UpdateState,
     UpdateStatus,
 )
@@ -69,19 +70,21 @@ def _start_anew(run: Run, record: LearnerStarted, contained: int) -> Verdict:
     undone = [u for u in mine if u.status is UpdateStatus.COMMITTED and u.commit_order > contained]
     orphans = orphan_policies(run, [update.update_id for update in (*opened, *undone)])
     checkpoints = _orphan_checkpoints(run, record.learner_id, undone)
-    released, rolled_back, forgotten = [], [], []
+    released, rolled_back, forgotten = [], [], 0
     for update in opened:
         released += end_update(run, update, UpdateStatus.ABORTED, Event.ABORT)
     for update in undone:
-        forgotten += [name for name in update.trained if _consumed_by(run, update, name) is None]
+        forgotten += update.forgotten
         rolled_back += roll_back(run, update)
     quarantined = quarantine_tainted(run, orphans, "an orphaned policy")
+    unlearned = _forget_training(run, {update.update_id for update in undone})
     changes = (
         *mass_change("updates aborted", (update.update_id for update in opened)),
         *mass_change("trajectories released", released),
         *mass_change(UPDATES_ROLLED_BACK, (update.update_id for update in undone)),
         *mass_change("trajectories rolled back", rolled_back),
-        *mass_change("trajectories rolled back, but forgotten", forgotten),
+        *mass_count("trajectories rolled back, but forgotten", forgotten),
+        *mass_change("trajectories no longer trained on before their reward", unlearned),
         *mass_change("checkpoints orphaned", checkpoints),
         *mass_change("policies orphaned", map(str, orphans)),
         *quarantined,
@@ -93,6 +96,14 @@ def _start_anew(run: Run, record: LearnerStarted, contained: int) -> Verdict:
         learner_id=record.learner_id,
         mass_changes=changes,
     )
+
+
+def _forget_training(run: Run, undone: set[str]) -> list[str]:
+    """Let go of what undone updates trained on before its reward was known."""
+    waiting = [fact for fact in run.pending.values() if fact.update_id in undone] if undone else []
+    for fact in waiting:
+        drop(run, fact, Reason.RELEASED)
+    return [fact.subject_id for fact in waiting]
 
 
 def _orphan_checkpoints(run: Run, learner_id: str, undone: Sequence[UpdateState]) -> list[str]:
@@ -165,32 +176,25 @@ def end_update(run: Run, update: UpdateState, status: UpdateStatus, *events: Eve
 
 
 def roll_back(run: Run, update: UpdateState) -> list[str]:
-    """Undo a committed update: what it trained on is rewarded again, quarantined with its policy, or offline where it
-    lies below the floor by now."""
+    """Undo a committed update: what it trained on is given back."""
     for trajectory_id in update.trained:
-        trained = _consumed_by(run, update, trajectory_id)
-        if trained is not None:
-            expired = behavior_version(trained) < run.head.floor and not tainted(run, trained)
-            give_back(run, trained, Event.ROLL_BACK, *((Event.EXPIRE,) if expired else ()))
-    run.updates.put(update.update_id, update.model_copy(update={"status": UpdateStatus.ROLLED_BACK}))
+        trained = run.trajectories.get(trajectory_id)
+        assert trained is not None, "what is forgotten is no longer named"
+        give_back(run, trained, Event.ROLL_BACK)
+    run.updates.put(update.update_id, update.model_copy(update={"status": UpdateStatus.ROLLED_BACK, "trained": ()}))
     return list(update.trained)
 
 
-def _consumed_by(run: Run, update: UpdateState, trajectory_id: str) -> TrajectoryState | None:
-    """What an update trained on, unless it is forgotten; a client that uses an id again has made another trajectory."""
-    found = run.trajectories.get(trajectory_id)
-    return found if found is not None and found.update_id == update.update_id else None
-
-
-def refuse(run: Run, record: UpdateRecord, at: At, *, part: int = 0) -> Verdict | None:
+def refuse(run: Run, record: UpdateRecord, at: At, *, part: int = 0, row_of: str = "") -> Verdict | None:
     """The answer to a learner's record that does not reach its items, in the order that protects training: fenced,
-    ended, not the holder, answered before, refused by the update's state. None: judge the items."""
+    ended, not the holder, answered before, refused by the update's state. None: judge the items. `row_of` names its
+    rows in the table of records and states where its type does not."""
     fenced = refuse_fenced(run, record)
     if fenced is not None:
         return fenced
     record_type = type(record).__name__
     update = run.updates.get(record.update_id)
-    found = row(StateOf.UPDATE, record_type, None if update is None else update.status)
+    found = row(StateOf.UPDATE, row_of or record_type, None if update is None else update.status)
     if update is None:
         return None if found.outcome is Outcome.ACCEPTED else of_update(record, found.outcome, found.reason)
     if not is_open(update) and found.outcome is not Outcome.ACCEPTED:

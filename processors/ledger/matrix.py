@@ -80,7 +80,7 @@ def _trajectories() -> dict[tuple[str, str], Row]:
     on("RewardReady", (T.GENERATION_FAILED, *_ENDED), _ILLEGAL)
     on("RewardFailed", (NONE, T.DISPATCHED), _WAITS)
     on("RewardFailed", (T.GENERATED,), _does(Reason.REWARD_FAILED, Event.REWARD_FAILED))
-    on("RewardFailed", (T.REWARD_FAILED,), _no(Reason.CONFLICT))
+    on("RewardFailed", (T.REWARD_FAILED,), _does(Reason.REWARD_FAILED))
     on("RewardFailed", (T.GENERATION_FAILED, T.REWARDED, T.RESERVED, T.CONSUMED, *_ENDED), _ILLEGAL)
     for record, reason, event in (
         ("Discarded", Reason.DISCARDED, Event.DISCARD),
@@ -110,6 +110,7 @@ def _updates() -> dict[tuple[str, str], Row]:
     on("Admit", no_holder, fine, fine)
     on("UpdateStarted", no_holder, fine, Row(Outcome.DUPLICATE, Reason.DUPLICATE))
     on("Commit", no_holder, _no(Reason.NOT_STARTED), fine)
+    on(UNRESERVED_COMMIT, *(_does(Reason.UNRESERVED),) * 3)
     on("Renew", no_holder, fine, fine)
     on("LeaseExpired", _no(Reason.UNKNOWN_UPDATE), _does(Reason.LEASE_EXPIRED), _does(Reason.IN_DOUBT))
     on("Abort", _does(Reason.UPDATE_FAILED), _does(Reason.UPDATE_FAILED), _no(Reason.UPDATE_IN_DOUBT))
@@ -141,6 +142,7 @@ def _policies() -> dict[tuple[str, str], Row]:
 
 
 OPERATORS_ABORT = "Abort by an operator"
+UNRESERVED_COMMIT = "Commit, unreserved"
 
 MATRIX: dict[StateOf, dict[tuple[str, str], Row]] = {
     StateOf.TRAJECTORY: _trajectories(),

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
-from rollbook.processors.ledger.store import Run
+from rollbook.processors.ledger.store import Run, behavior_version
 from rollbook.processors.ledger.verdict import mass_change
+from rollbook.processors.ledger.waiting import drop, let_go, training_of
 from rollbook.processors.lifecycle import Event, allowed, next_state
 from rollbook.processors.reasons import Reason
 from rollbook.schemas.records.decision import MassChange, Released
@@ -20,10 +21,14 @@ def move(run: Run, trajectory: TrajectoryState, *events: Event, **changes: objec
 
 
 def give_back(run: Run, trajectory: TrajectoryState, *events: Event) -> TrajectoryState:
-    """Take a trajectory out of its update; one that would be rewarded again, but is tainted, ends in quarantine."""
-    ends = events[-1] in (Event.DISCARD, Event.QUARANTINE)
-    through = events if ends or not tainted(run, trajectory) else (*events, Event.QUARANTINE)
-    return move(run, trajectory, *through, update_id="", lag=None, admitted_ratio=None)
+    """Take a trajectory out of its update. One that would be rewarded again ends in quarantine where it is tainted, and
+    offline where it lies below the floor by now."""
+    if events[-1] not in (Event.DISCARD, Event.QUARANTINE):
+        if tainted(run, trajectory):
+            events = (*events, Event.QUARANTINE)
+        elif behavior_version(trajectory) < run.head.floor:
+            events = (*events, Event.EXPIRE)
+    return move(run, trajectory, *events, update_id="", lag=None, admitted_ratio=None)
 
 
 def tainted(run: Run, trajectory: TrajectoryState) -> bool:
@@ -37,14 +42,16 @@ def tainted(run: Run, trajectory: TrajectoryState) -> bool:
     return False
 
 
-def let_go_of_waiting(run: Run, trajectory_id: str) -> tuple[Released, ...]:
-    """A trajectory that ended before it was generated: what waits for it will have no turn, and must not wait on."""
-    fact = run.pending.get(f"trajectory {trajectory_id}")
+def take_trained(run: Run, trajectory_id: str) -> tuple[tuple[Event, ...], dict[str, object], tuple[Released, ...]]:
+    """What becomes of a trajectory, rewarded with this record, that an update has trained on already: the events, the
+    changes, and the fact that waited."""
+    fact = training_of(run, trajectory_id)
     if fact is None:
-        return ()
-    run.pending.drop(f"trajectory {trajectory_id}")
-    reason = Reason.ILLEGAL_TRANSITION.value
-    return (Released(offset=fact.offset, record_type=fact.record_type, subject_id=fact.subject_id, reason=reason),)
+        return (), {}, ()
+    update = run.updates.get(fact.update_id)
+    assert update is not None, "a roll-back takes the facts of its updates along"
+    run.updates.put(update.update_id, update.model_copy(update={"trained": (*update.trained, trajectory_id)}))
+    return (Event.RESERVE, Event.COMMIT), {"update_id": update.update_id}, (drop(run, fact, Reason.TRAINED),)
 
 
 def quarantine_tainted(run: Run, versions: Iterable[int], why: str) -> tuple[MassChange, ...]:
@@ -55,7 +62,7 @@ def quarantine_tainted(run: Run, versions: Iterable[int], why: str) -> tuple[Mas
         if not held and allowed(trajectory.status, Event.QUARANTINE) and tainted(run, trajectory):
             move(run, trajectory, Event.QUARANTINE)
             ids.append(trajectory.trajectory_id)
-            dropped += [fact.subject_id for fact in let_go_of_waiting(run, trajectory.trajectory_id)]
+            dropped += [fact.subject_id for fact in let_go(run, trajectory.trajectory_id)]
     return (
         *mass_change(f"trajectories quarantined with {why}", ids),
         *mass_change(f"facts dropped that waited for what was quarantined with {why}", dropped),
@@ -65,14 +72,13 @@ def quarantine_tainted(run: Run, versions: Iterable[int], why: str) -> tuple[Mas
 def orphan_policies(run: Run, update_ids: Iterable[str]) -> list[int]:
     """Orphan the policies that contain any of these updates, directly or through what they were made from; returns the
     versions newly orphaned."""
-    undone = set(update_ids)
-    policies = run.policies.values()
-    containing = {policy.version for policy in policies if undone.intersection(policy.update_ids)}
-    heirs = containing
+    containing: set[int] = set()
+    heirs = {version for update_id in update_ids for version in run.policies.adding(update_id)}
     while heirs:
-        heirs = {policy.version for policy in policies if policy.source_version in heirs} - containing
         containing |= heirs
-    newly = [policy for policy in policies if policy.version in containing and not policy.orphaned]
+        heirs = {heir for version in heirs for heir in run.policies.heirs(version)} - containing
+    found = [policy for version in sorted(containing) if (policy := run.policies.get(version)) is not None]
+    newly = [policy for policy in found if not policy.orphaned]
     for policy in newly:
         run.policies.put(policy.version, policy.model_copy(update={"orphaned": True}))
     active = run.head.active

@@ -7,6 +7,7 @@ from rollbook.processors.ledger.matrix import PolicyPhase, StateOf, row
 from rollbook.processors.ledger.moves import quarantine_tainted
 from rollbook.processors.ledger.store import Run
 from rollbook.processors.ledger.verdict import At, Verdict, subject
+from rollbook.processors.ledger.waiting import POLICY_COMMITTED, drop, keep, key_of
 from rollbook.processors.reasons import Reason
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.decision import Outcome, Released, Subject
@@ -68,28 +69,28 @@ def _new_policy(run: Run, record: PolicyPrepared, source: PolicyState, rollback:
 
 
 def _contained_already(run: Run, source: PolicyState, update_ids: tuple[str, ...]) -> str | None:
-    wanted = set(update_ids)
-    ancestor: PolicyState | None = source if wanted else None
-    while ancestor is not None:
-        again = sorted(wanted.intersection(ancestor.update_ids))
-        if again:
-            return again[0]
-        ancestor = None if ancestor.source_version is None else run.policies.get(ancestor.source_version)
+    for update_id in sorted(update_ids):
+        if any(_is_made_of(run, source, version) for version in run.policies.adding(update_id)):
+            return update_id
     return None
 
 
+def _is_made_of(run: Run, policy: PolicyState, version: int) -> bool:
+    ancestor: PolicyState | None = policy
+    while ancestor is not None and ancestor.version != version:
+        ancestor = None if ancestor.source_version is None else run.policies.get(ancestor.source_version)
+    return ancestor is not None
+
+
 def _committed_early(run: Run, policy: PolicyState) -> tuple[bool, tuple[Released, ...]]:
-    key = f"policy {policy.version}"
-    fact = run.pending.get(key)
-    if fact is None:
-        return policy.committed, ()
-    run.pending.drop(key)
-    fits = fact.artifact_hash == policy.artifact.hash
-    reason = Reason.OK if fits else Reason.ARTIFACT_MISMATCH
-    released = Released(
-        offset=fact.offset, record_type=fact.record_type, subject_id=fact.subject_id, reason=reason.value
+    version = str(policy.version)
+    waiting = [f for f in run.pending.values() if f.record_type == POLICY_COMMITTED and f.subject_id == version]
+    fits = {fact.artifact_hash == policy.artifact.hash for fact in waiting}
+    released = tuple(
+        drop(run, fact, Reason.OK if fact.artifact_hash == policy.artifact.hash else Reason.ARTIFACT_MISMATCH)
+        for fact in waiting
     )
-    return policy.committed or fits, (released,)
+    return policy.committed or True in fits, released
 
 
 def _acked_early(run: Run, record: PolicyPrepared) -> tuple[Released, ...]:
@@ -124,23 +125,19 @@ def policy_committed(run: Run, record: PolicyCommitted, at: At) -> Verdict:
 
 
 def _keep_committed(run: Run, ref: PolicyRef, at: At, about: Subject) -> Verdict:
-    key = f"policy {ref.version}"
-    waiting = run.pending.get(key)
-    if waiting is not None:
-        same = waiting.artifact_hash == ref.artifact_hash
-        outcome = Outcome.DUPLICATE if same else Outcome.REJECTED
-        return Verdict(outcome, Reason.DUPLICATE if same else Reason.CONFLICT, subject=about)
-    if len(run.pending) >= run.config.max_pending:
-        return Verdict(Outcome.REJECTED, Reason.PENDING_FULL, subject=about)
     fact = PendingFact(
         subject_id=str(ref.version),
-        record_type="PolicyCommitted",
+        record_type=POLICY_COMMITTED,
         content=at.content,
         offset=at.offset,
         artifact_hash=ref.artifact_hash,
     )
-    run.pending.put(key, fact)
-    return Verdict(Outcome.PENDING, Reason.PENDING, subject=about)
+    if key_of(fact) in run.pending:
+        return Verdict(Outcome.DUPLICATE, Reason.DUPLICATE, subject=about)
+    kept, evicted = keep(run, fact)
+    if not kept:
+        return Verdict(Outcome.REJECTED, Reason.PENDING_FULL, subject=about)
+    return Verdict(Outcome.PENDING, Reason.PENDING, subject=about, released=evicted)
 
 
 def activation_ack(run: Run, record: ActivationAck, at: At) -> Verdict:
@@ -168,8 +165,11 @@ def activation_ack(run: Run, record: ActivationAck, at: At) -> Verdict:
             content=at.content,
         ),
     )
-    if record.serves is not None and record.serves.version not in run.policies:
+    policy = None if record.serves is None else run.policies.get(record.serves.version)
+    if record.serves is not None and policy is None:
         return Verdict(Outcome.PENDING, Reason.PENDING, f"version {record.serves.version} is not prepared", about)
+    if record.serves is not None and policy is not None and policy.artifact.hash != record.serves.artifact_hash:
+        return Verdict(Outcome.ACCEPTED, Reason.ARTIFACT_MISMATCH, f"known as {policy.artifact.hash}", about)
     return Verdict(Outcome.ACCEPTED, Reason.OK, "" if record.failure is None else record.failure.value, about)
 
 

@@ -11,7 +11,7 @@ from rollbook.processors.lifecycle import Event
 from rollbook.processors.reasons import Reason
 from rollbook.schemas.records.decision import ItemDecision, Outcome
 from rollbook.schemas.records.ledger import TrajectoryStatus, UpdateState, UpdateStatus
-from rollbook.schemas.records.update import Reserve, ReserveMode
+from rollbook.schemas.records.update import Reserve, ReserveItem, ReserveMode
 
 _FREE = TrajectoryStatus.REWARDED
 
@@ -29,7 +29,7 @@ def reserve(run: Run, record: Reserve, at: At) -> Verdict:
         judged, passed_over = choose(run, asked, record.claim)
         detail = f"{passed_over} groups passed over" if passed_over else ""
     else:
-        judged, detail = [judge(run, asked, item.trajectory_id, item.expected_revision) for item in record.items], ""
+        judged, detail = [judge(run, asked, item.trajectory_id, _expected(run, item)) for item in record.items], ""
         if run.observes:
             return _observed(run, record, at, update, judged)
         if record.mode is ReserveMode.ALL and not all(found.passes for found in judged):
@@ -48,6 +48,11 @@ def reserve(run: Run, record: Reserve, at: At) -> Verdict:
     grown = update.model_copy(update={"held": (*update.held, *added), "last_activity_offset": at.offset})
     run.updates.put(record.update_id, remember(grown, record, record.part, at, verdict))
     return verdict
+
+
+def _expected(run: Run, item: ReserveItem) -> int | None:
+    """A trainer that observes waits for no decision, so it cannot know revisions: there they are not compared."""
+    return None if run.observes else item.expected_revision
 
 
 def _opened(run: Run, record: Reserve, at: At) -> UpdateState:

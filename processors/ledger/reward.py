@@ -4,11 +4,12 @@ import hashlib
 import json
 
 from rollbook.processors.ledger.matrix import StateOf, row
-from rollbook.processors.ledger.moves import let_go_of_waiting, move
+from rollbook.processors.ledger.moves import move, take_trained
 from rollbook.processors.ledger.store import Run
 from rollbook.processors.ledger.verdict import At, Verdict, item, outcome_of, subject
+from rollbook.processors.ledger.waiting import keep, let_go, reward_of
 from rollbook.processors.reasons import Reason
-from rollbook.schemas.records.decision import ItemDecision, Outcome
+from rollbook.schemas.records.decision import ItemDecision, Outcome, Released
 from rollbook.schemas.records.ledger import PendingFact, TrajectoryState
 from rollbook.schemas.records.reward import Discarded, Quarantine, RewardFailed, RewardItem, RewardReady
 from rollbook.schemas.records.run import Unpinned
@@ -22,7 +23,7 @@ def reward_ready(run: Run, record: RewardReady, at: At) -> Verdict:
     if not usual and run.config.unpinned is Unpinned.REFUSE:
         return Verdict(Outcome.REJECTED, Reason.REWARD_NOT_PINNED, subject=about)
     apart = "" if usual else _identity_hash(record)
-    items = tuple(
+    decided = [
         _fact(
             run,
             PendingFact(
@@ -34,19 +35,23 @@ def reward_ready(run: Run, record: RewardReady, at: At) -> Verdict:
             ),
         )
         for reward in record.items
-    )
+    ]
+    items = tuple(one for one, _ in decided)
     outcome, reason = outcome_of(items, (Reason.REWARDED,))
-    return Verdict(outcome, reason, subject=about, items=items)
+    released = tuple(fact for _, facts in decided for fact in facts)
+    return Verdict(outcome, reason, subject=about, items=items, released=released)
 
 
 def reward_failed(run: Run, record: RewardFailed, at: At) -> Verdict:
-    """The reward could not be had; the trajectory keeps waiting for a later one, but its group no longer does."""
+    """The reward could not be had; the trajectory keeps waiting for a later one, but its group no longer does. Each
+    attempt may fail for its own reason: the last account counts."""
     fact = PendingFact(
         subject_id=record.trajectory_id, record_type="RewardFailed", content=at.content, offset=at.offset
     )
-    decided = _fact(run, fact)
+    decided, released = _fact(run, fact)
     outcome, reason = outcome_of((decided,), (Reason.REWARD_FAILED,))
-    return Verdict(outcome, reason, subject=subject("trajectory", record.trajectory_id), items=(decided,))
+    about = subject("trajectory", record.trajectory_id)
+    return Verdict(outcome, reason, record.reason.value, about, items=(decided,), released=released)
 
 
 def discarded(run: Run, record: Discarded, at: At) -> Verdict:
@@ -63,7 +68,7 @@ def _take_out(run: Run, record_type: str, ids: tuple[str, ...], done: Reason, wh
     items = tuple(_take_one_out(run, record_type, trajectory_id) for trajectory_id in ids)
     outcome, reason = outcome_of(items, (done,))
     over = [one.trajectory_id for one in items if one.reason == done]
-    released = tuple(fact for name in over for fact in let_go_of_waiting(run, name))
+    released = tuple(fact for name in over for fact in let_go(run, name))
     return Verdict(outcome, reason, subject=subject("run", run.run_id), detail=why, items=items, released=released)
 
 
@@ -107,30 +112,33 @@ def rewarding(known: TrajectoryState, fact: PendingFact) -> dict[str, object]:
     }
 
 
-def _fact(run: Run, fact: PendingFact) -> ItemDecision:
+def _fact(run: Run, fact: PendingFact) -> tuple[ItemDecision, tuple[Released, ...]]:
+    """What becomes of a reward or of its failure, and of the facts whose turn comes with it."""
     known = run.trajectories.get(fact.subject_id)
     ready = fact.record_type == "RewardReady"
     if known is not None and fact.content == (known.reward_content if ready else known.failure_content):
-        return item(fact.subject_id, Reason.DUPLICATE, known)
+        return item(fact.subject_id, Reason.DUPLICATE, known), ()
     found = row(StateOf.TRAJECTORY, fact.record_type, None if known is None else known.status)
     if found.outcome is Outcome.PENDING:
         return _keep(run, fact, known)
     if known is None or found.outcome is not Outcome.ACCEPTED:
-        return item(fact.subject_id, found.reason, known)
-    return item(fact.subject_id, found.reason, known, move(run, known, *found.events, **rewarding(known, fact)))
+        return item(fact.subject_id, found.reason, known), ()
+    if not found.events:
+        after = run.trajectories.put(fact.subject_id, known.model_copy(update=rewarding(known, fact)))
+        return item(fact.subject_id, found.reason, known, after), ()
+    events, changes, released = take_trained(run, fact.subject_id) if ready else ((), {}, ())
+    after = move(run, known, *found.events, *events, **rewarding(known, fact), **changes)
+    return item(fact.subject_id, found.reason, known, after), released
 
 
-def _keep(run: Run, fact: PendingFact, known: TrajectoryState | None) -> ItemDecision:
-    """Keep an early fact. Of a failure and a reward that both wait, the reward stays: there the two would lead."""
-    key = f"trajectory {fact.subject_id}"
-    waiting = run.pending.get(key)
+def _keep(run: Run, fact: PendingFact, known: TrajectoryState | None) -> tuple[ItemDecision, tuple[Released, ...]]:
+    """Keep an early fact. Of failures the last one stays, and of a failure and a reward the reward: there they lead."""
+    waiting = reward_of(run, fact.subject_id)
     if waiting is not None:
         if fact.content in (waiting.content, waiting.replaced):
-            return item(fact.subject_id, Reason.DUPLICATE, known)
-        if not (waiting.record_type == "RewardFailed" and fact.record_type == "RewardReady"):
-            return item(fact.subject_id, Reason.CONFLICT, known)
+            return item(fact.subject_id, Reason.DUPLICATE, known), ()
+        if waiting.record_type != "RewardFailed":
+            return item(fact.subject_id, Reason.CONFLICT, known), ()
         fact = fact.model_copy(update={"replaced": waiting.content})
-    elif len(run.pending) >= run.config.max_pending:
-        return item(fact.subject_id, Reason.PENDING_FULL, known)
-    run.pending.put(key, fact)
-    return item(fact.subject_id, Reason.PENDING, known)
+    kept, evicted = keep(run, fact)
+    return item(fact.subject_id, Reason.PENDING if kept else Reason.PENDING_FULL, known), evicted

@@ -3,10 +3,11 @@
 from dataclasses import replace
 
 from rollbook.processors.ledger.matrix import Row, StateOf, row
-from rollbook.processors.ledger.moves import let_go_of_waiting, tainted
+from rollbook.processors.ledger.moves import tainted, take_trained
 from rollbook.processors.ledger.reward import rewarding
 from rollbook.processors.ledger.store import Run
 from rollbook.processors.ledger.verdict import At, Verdict, item, subject
+from rollbook.processors.ledger.waiting import drop, let_go, reward_of
 from rollbook.processors.lifecycle import NONE, Event, allowed, next_state
 from rollbook.processors.reasons import Reason
 from rollbook.schemas.digests import trajectory_evidence_digest
@@ -30,7 +31,7 @@ def dispatched(run: Run, record: Dispatched, at: At) -> Verdict:
     fresh, reason = _untainted(run, _new(record.identity, {record.policy}, at), found.reason)
     run.trajectories.put(fresh.trajectory_id, fresh)
     over = fresh.status is not TrajectoryStatus.DISPATCHED
-    released = let_go_of_waiting(run, fresh.trajectory_id) if over else ()
+    released = let_go(run, fresh.trajectory_id) if over else ()
     return replace(_verdict(None, Outcome.ACCEPTED, reason, fresh), released=released)
 
 
@@ -57,11 +58,18 @@ def generated(run: Run, record: Generated, at: At) -> Verdict:
 
 
 def generation_failed(run: Run, record: GenerationFailed, at: At) -> Verdict:
-    """An attempt that ended without a trajectory; its group no longer waits for it."""
+    """An attempt that ended without a trajectory; its group no longer waits for it. Below the floor it is told only to
+    a group that lives and waits for just this."""
     known, found, refusal = _meet(run, "GenerationFailed", record.identity, at)
     if refusal is not None:
         return refusal
-    return _arrive(run, known, _new(record.identity, {record.policy}, at), found)
+    place = record.identity
+    awaited = run.trajectories.groups.awaits(place.group_id, place.sample_index)
+    if record.policy.version < run.head.floor and not awaited:  # what is forgotten must not fail twice
+        about = subject("trajectory", record.identity.trajectory_id)
+        return Verdict(Outcome.REJECTED, Reason.BEYOND_HORIZON, record.reason.value, about)
+    verdict = _arrive(run, known, _new(record.identity, {record.policy}, at), found)
+    return replace(verdict, detail=record.reason.value)
 
 
 def _meet(
@@ -140,14 +148,26 @@ def _arrive(run: Run, known: TrajectoryState | None, fresh: TrajectoryState, fou
     """Enter a trajectory in its final state: with the fact that waited for it, in quarantine where it is tainted."""
     status = next_state(NONE if known is None else known.status, found.events[0])
     after = fresh.model_copy(update={"status": status, "revision": 1 if known is None else known.revision + 1})
-    fact = run.pending.get(f"trajectory {fresh.trajectory_id}")
     released: tuple[Released, ...] = ()
+    fact = reward_of(run, fresh.trajectory_id)
     if fact is not None:
-        run.pending.drop(f"trajectory {fresh.trajectory_id}")
-        after, released = _apply(after, fact)
+        after, became = _apply(after, fact)
+        released = (drop(run, fact, became),)
     after, reason = _untainted(run, after, found.reason)
+    if after.status is TrajectoryStatus.REWARDED:
+        events, changes, trained = take_trained(run, after.trajectory_id)
+        for event in events:
+            status = next_state(after.status, event)
+            after = after.model_copy(update={"status": status, **changes})
+        released += trained
+    elif after.status not in _UNDECIDED:
+        released += let_go(run, after.trajectory_id)
     run.trajectories.put(fresh.trajectory_id, after)
     return replace(_verdict(known, Outcome.ACCEPTED, reason, after), released=released)
+
+
+_UNDECIDED = (TrajectoryStatus.GENERATED, TrajectoryStatus.REWARD_FAILED)
+"""States in which a reward can still come."""
 
 
 def _untainted(run: Run, arrived: TrajectoryState, reason: Reason) -> tuple[TrajectoryState, Reason]:
@@ -158,14 +178,9 @@ def _untainted(run: Run, arrived: TrajectoryState, reason: Reason) -> tuple[Traj
     return arrived.model_copy(update={"status": status}), Reason.QUARANTINED
 
 
-def _apply(arrived: TrajectoryState, fact: PendingFact) -> tuple[TrajectoryState, tuple[Released, ...]]:
+def _apply(arrived: TrajectoryState, fact: PendingFact) -> tuple[TrajectoryState, Reason]:
     waited = row(StateOf.TRAJECTORY, fact.record_type, arrived.status)
-    after = arrived
-    if waited.outcome is Outcome.ACCEPTED:
-        status = next_state(arrived.status, waited.events[0])
-        after = arrived.model_copy(update={"status": status, **rewarding(arrived, fact)})
-    return after, (
-        Released(
-            offset=fact.offset, record_type=fact.record_type, subject_id=fact.subject_id, reason=waited.reason.value
-        ),
-    )
+    if waited.outcome is not Outcome.ACCEPTED:
+        return arrived, waited.reason
+    status = next_state(arrived.status, waited.events[0])
+    return arrived.model_copy(update={"status": status, **rewarding(arrived, fact)}), waited.reason

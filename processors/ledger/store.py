@@ -5,6 +5,7 @@ committed, or undoes it (`Journal.undo`). A journal in place of an overlay keeps
 claimed, open updates, counts) true at every moment instead of a second one over the overlay.
 """
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
@@ -180,6 +181,75 @@ class Trajectories(Table[str, TrajectoryState]):
                     del self._with_span[version]
 
 
+class Pending(Table[str, PendingFact]):
+    """Kept facts, with those that can make room for others by age."""
+
+    def __init__(self, run_id: str, journal: Journal) -> None:
+        super().__init__(run_id, "pending", PendingFact, journal)
+        self._by_age: list[tuple[int, str]] = []
+
+    def oldest(self) -> PendingFact | None:
+        """The oldest fact about a trajectory; what a policy waits for never makes room."""
+        return self._rows[self._by_age[0][1]] if self._by_age else None
+
+    def _index(self, key: str, before: PendingFact | None, after: PendingFact | None) -> None:
+        for fact, by in ((before, -1), (after, 1)):
+            if fact is None or fact.record_type == "PolicyCommitted":
+                continue
+            if by > 0:
+                insort(self._by_age, (fact.offset, key))
+            else:
+                del self._by_age[bisect_left(self._by_age, (fact.offset, key))]
+
+
+class Policies(Table[int, PolicyState]):
+    """Policies by version, with those that add an update and those made from a version."""
+
+    def __init__(self, run_id: str, journal: Journal) -> None:
+        super().__init__(run_id, "policy", PolicyState, journal)
+        self._versions: list[int] = []
+        self._adding: dict[str, set[int]] = {}
+        self._heirs: dict[int, set[int]] = {}
+
+    def adding(self, update_id: str) -> frozenset[int]:
+        """Versions that add this update to what they were made from."""
+        return frozenset(self._adding.get(update_id, ()))
+
+    def heirs(self, version: int) -> frozenset[int]:
+        """Versions made from this one."""
+        return frozenset(self._heirs.get(version, ()))
+
+    def between(self, first: int, last: int) -> Iterator[PolicyState]:
+        """Policies from one version to another, both included, in their order."""
+        for at in range(bisect_left(self._versions, first), bisect_right(self._versions, last)):
+            yield self._rows[self._versions[at]]
+
+    def downwards(self, below: int) -> Iterator[PolicyState]:
+        """Policies below a version, the newest first."""
+        for at in range(bisect_left(self._versions, below) - 1, -1, -1):
+            yield self._rows[self._versions[at]]
+
+    def _index(self, key: int, before: PolicyState | None, after: PolicyState | None) -> None:
+        if before is None and after is not None:
+            insort(self._versions, key)
+        if after is None and before is not None:
+            del self._versions[bisect_left(self._versions, key)]
+        for policy, by in ((before, -1), (after, 1)):
+            for update_id in () if policy is None else policy.update_ids:
+                _relate(self._adding, update_id, key, by)
+            if policy is not None and policy.source_version is not None:
+                _relate(self._heirs, policy.source_version, key, by)
+
+
+def _relate(index: dict[K, set[int]], of: K, key: int, by: int) -> None:
+    if by > 0:
+        index.setdefault(of, set()).add(key)
+        return
+    index[of].discard(key)
+    if not index[of]:
+        del index[of]
+
+
 class Updates(Table[str, UpdateState]):
     """Updates, with each learner's open ones and the number of its standing commits."""
 
@@ -234,11 +304,11 @@ class Run:
         self.configs: Table[int, RunConfig] = Table(run_id, "config", RunConfig, journal)
         self.contracts: Table[str, ContractState] = Table(run_id, "contract", ContractState, journal)
         self.trajectories = Trajectories(run_id, journal)
-        self.pending: Table[str, PendingFact] = Table(run_id, "pending", PendingFact, journal)
+        self.pending = Pending(run_id, journal)
         self.updates = Updates(run_id, journal)
         self.learners: Table[str, LearnerState] = Table(run_id, "learner", LearnerState, journal)
         self.checkpoints: Table[str, CheckpointState] = Table(run_id, "checkpoint", CheckpointState, journal)
-        self.policies: Table[int, PolicyState] = Table(run_id, "policy", PolicyState, journal)
+        self.policies = Policies(run_id, journal)
         self.workers: Table[str, WorkerState] = Table(run_id, "worker", WorkerState, journal)
 
     def tables(self) -> tuple[Table[Any, Any], ...]:

@@ -113,6 +113,11 @@ def mass_change(predicate: str, ids: Iterable[str]) -> tuple[MassChange, ...]:
     return (MassChange(predicate=predicate, count=len(ordered), digest=digest, first_ids=ordered[:FIRST_IDS]),)
 
 
+def mass_count(predicate: str, count: int) -> tuple[MassChange, ...]:
+    """A mass change of what has no names any more, or nothing when it is of nothing."""
+    return (MassChange(predicate=predicate, count=count, digest=digest_of_digests(()), first_ids=()),) if count else ()
+
+
 def outcome_of(items: Iterable[ItemDecision], applied: Iterable[Reason]) -> tuple[Outcome, Reason]:
     """The outcome of a record by those of its items: accepted if any was applied, else pending, else duplicate; else
     rejected for the first item's reason."""

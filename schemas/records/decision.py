@@ -65,7 +65,9 @@ class MassChange(Part):
 
     predicate: Text = Field(description="Which ones.")
     count: Count = Field(description="How many.")
-    digest: Digest = Field(description="sha256 over their ids, sorted, joined by newlines.")
+    digest: Digest = Field(
+        description="sha256 over their ids, sorted, joined by newlines; over nothing where they are forgotten."
+    )
     first_ids: tuple[Id, ...] = Field(description="The first 100 of them, sorted.")
 
 
@@ -78,7 +80,7 @@ class Decision(Part):
     record_type: Text = Field(description="Its type; empty when undecodable.")
     event_id: Text = Field(description="Its event id; empty when undecodable.")
     outcome: Outcome = Field(description="What became of it.")
-    violation: Flag = Field(default=False, description="Observe mode: a rule was broken.")
+    violation: Flag = Field(default=False, description="A rule was broken: observe mode, or an unreserved Commit.")
     reason: Id = Field(description="Why; see the reference of reasons.")
     detail: Text = Field(default="", description="Field or figure that explains the reason.")
     subject: Subject | None = Field(default=None, description="What it is about.")

@@ -108,12 +108,13 @@ class PendingFact(Part):
     """A fact that waits for what it is about."""
 
     subject_id: Id = Field(description="Trajectory, or version in decimal.")
-    record_type: Id = Field(description="RewardReady, RewardFailed or PolicyCommitted.")
+    record_type: Id = Field(description="RewardReady, RewardFailed, PolicyCommitted or Commit.")
     content: Digest = Field(description="Content digest of the fact.")
     offset: Count = Field(description="Offset of its record.")
     artifact_hash: Text = Field(default="", description="Hash that a PolicyCommitted names.")
     apart: Text = Field(default="", description="Hash of an unpinned reward identity.")
-    replaced: Text = Field(default="", description="Content digest of the failure that this reward took the place of.")
+    replaced: Text = Field(default="", description="Content digest of the failure that this fact took the place of.")
+    update_id: Text = Field(default="", description="The update of a Commit that trained on it before its reward came.")
 
 
 class Answer(Part):
@@ -149,8 +150,9 @@ class UpdateState(Part):
     in_doubt: Flag = Field(default=False, description="Started, and its lease expired.")
     end_content: Text = Field(default="", description="Content digest of the Commit or Abort that ended it.")
     commit_order: Count = Field(default=0, description="Its place among the run's commits; 0: not committed.")
-    trained: tuple[Id, ...] = Field(default=(), description="Trajectories it trained on.")
+    trained: tuple[Id, ...] = Field(default=(), description="Trajectories it trained on that are not forgotten yet.")
     sealed: tuple[SealedRank, ...] = Field(default=(), description="Ranks whose recordings are sealed.")
+    forgotten: Count = Field(default=0, description="How many it trained on that are forgotten.")
 
 
 class LearnerState(Part):

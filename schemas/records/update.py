@@ -5,8 +5,8 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from rollbook.schemas.records.common import LearnerRef, Lifecycle, PayloadRef, PolicyRef
-from rollbook.schemas.types import MAX_ITEMS, Count, Digest, Id, NonNegative, Part, Positive, Text
+from rollbook.schemas.records.common import LearnerRef, Lifecycle, PayloadRef, PolicyRef, SourceKind
+from rollbook.schemas.types import MAX_ITEMS, Count, Digest, Flag, Id, NonNegative, Part, Positive, Text
 
 
 class Checkpoint(Part):
@@ -142,6 +142,9 @@ class Commit(Lifecycle):
     expected_ranks: tuple[Count, ...] = Field(
         default=(), max_length=65536, description="Ranks whose recordings will be sealed; empty: none are recorded."
     )
+    unreserved: Flag = Field(
+        default=False, description="Trained without an answer of the ledger: taken as a fact, and a violation."
+    )
 
     @model_validator(mode="after")
     def _each_step_once(self) -> Self:
@@ -185,6 +188,12 @@ class LeaseExpired(Lifecycle):
     update_id: Id = Field(description="The update.")
     basis: Count = Field(description="Offset of the last Reserve, Admit or Renew that the clerk saw of it.")
 
+    @model_validator(mode="after")
+    def _by_the_clerk(self) -> Self:
+        if self.header.source.kind is not SourceKind.PROCESSOR:
+            raise ValueError("header.source.kind: only the processor's lease clerk says that a lease expired")
+        return self
+
 
 class CheckpointSaved(Lifecycle):
     """A learner's state is on disk: which updates are in its weights."""
@@ -225,4 +234,6 @@ class Abort(Lifecycle):
     def _operator_has_no_learner(self) -> Self:
         if (self.learner is None) != (self.reason is AbortReason.OPERATOR):
             raise ValueError("reason: operator exactly when no learner is named")
+        if self.learner is None and self.header.source.kind is not SourceKind.OPERATOR:
+            raise ValueError("header.source.kind: operator, where no learner is named")
         return self

@@ -41,6 +41,7 @@ class UpdateActs(ReserveActs):
         dropped: Mapping[str, Disposition] | Sequence[tuple[str, Disposition]] = (),
         rollout_id: int = 0,
         ranks: tuple[int, ...] = (),
+        unreserved: bool = False,
         learner: str = LEARNER,
         epoch: int | None = None,
     ) -> Decision:
@@ -60,6 +61,7 @@ class UpdateActs(ReserveActs):
                     DroppedItem(trajectory_id=name, reason="not_trained", disposition=kept) for name, kept in drops
                 ),
                 expected_ranks=ranks,
+                unreserved=unreserved,
             )
         )
 

@@ -64,7 +64,7 @@ def test_an_empty_action_mask_is_never_admitted() -> None:
     history.reserve("u0", "t0")
     decision = history.admit("u0", {"t0": 0.0})
     assert reasons(decision) == {"t0": "empty_action_mask"}
-    assert (item(decision, "t0").mean_abs_log_ratio, history.status("t0")) == (None, "rewarded")
+    assert (item(decision, "t0").mean_abs_log_ratio, history.status("t0")) == (None, "quarantined")
 
 
 def test_evidence_of_several_segments_is_taken_together() -> None:

@@ -134,10 +134,11 @@ def test_an_early_written_waits_for_its_policy() -> None:
     assert says(history.written(1)) == "pending pending"
     early = history.last.source.offset
     assert says(history.written(1)) == "duplicate duplicate"
-    assert says(history.written(1, "other")) == "rejected conflict"
+    assert says(history.written(1, "other")) == "pending pending", "which is right only PolicyPrepared can say"
     decision = history.prepared(1, committed=False)
-    assert [(done.offset, done.record_type, done.subject_id, done.reason) for done in decision.released] == [
-        (early, "PolicyCommitted", "1", "ok")
+    assert sorted((done.offset, done.record_type, done.subject_id, done.reason) for done in decision.released) == [
+        (early, "PolicyCommitted", "1", "ok"),
+        (history.last.source.offset - 1, "PolicyCommitted", "1", "artifact_mismatch"),
     ]
     assert len(history.run.pending) == 0
     assert says(history.activate(1)) == "accepted activated"

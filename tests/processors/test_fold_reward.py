@@ -60,11 +60,12 @@ def test_a_failed_reward_is_no_reward_and_may_be_followed_by_one() -> None:
     assert says(history.reward_failed("t0")) == "accepted ok"
     assert (history.status("t0"), item(history.last, "t0").reward_offset) == ("reward_failed", None)
     assert says(history.reward_failed("t0")) == "duplicate duplicate"
-    assert says(history.reward_failed("t0", RewardFailure.SERVICE_ERROR)) == "rejected conflict"
+    again = history.reward_failed("t0", RewardFailure.SERVICE_ERROR)
+    assert (says(again), again.detail, history.revision("t0")) == ("accepted ok", "service_error", 2)
     assert says(history.rewarded("t0")) == "accepted ok"
     assert (history.status("t0"), history.revision("t0")) == ("rewarded", 3)
-    assert says(history.reward_failed("t0")) == "duplicate duplicate"  # the failure that the reward overcame
-    assert says(history.reward_failed("t0", RewardFailure.SERVICE_ERROR)) == "rejected illegal_transition"
+    assert says(history.reward_failed("t0", RewardFailure.SERVICE_ERROR)) == "duplicate duplicate"  # it was overcome
+    assert says(history.reward_failed("t0")) == "rejected illegal_transition"
 
 
 @pytest.mark.parametrize(
@@ -190,14 +191,31 @@ def test_a_reward_that_waited_for_a_quarantined_trajectory_is_kept_with_it() -> 
 def test_no_more_than_max_pending_facts_wait_of_all_kinds_together() -> None:
     history = opened(max_pending=2)
     history.rewarded("t0")
+    early = history.last.source.offset
     history.written(7)
-    assert reasons(history.rewarded("t1")) == {"t1": "pending_full"}
-    assert says(history.last) == "rejected pending_full"
-    assert says(history.reward_failed("t1")) == "rejected pending_full"
-    assert says(history.written(8)) == "rejected pending_full"
-    assert says(history.reward_failed("t0")) == "rejected conflict"
+    assert reasons(history.rewarded("t1")) == {"t1": "pending"}
+    assert [(one.offset, one.subject_id, one.reason) for one in history.last.released] == [
+        (early, "t0", "pending_full")
+    ]
+    assert says(history.reward_failed("t1")) == "rejected conflict"
+    assert says(history.written(8)) == "pending pending"
+    assert [one.subject_id for one in history.last.released] == ["t1"], "what waits for a policy never makes room"
+    assert says(history.written(9)) == "rejected pending_full"
+    assert reasons(history.rewarded("t2")) == {"t2": "pending_full"}
+    history.prepared(7, parent=0, committed=False)
+    assert says(history.rewarded("t2")) == "pending pending"
+
+
+def test_rewards_of_what_was_refused_do_not_take_the_room_of_others_for_ever() -> None:
+    history = opened(max_live=1, max_pending=2)
     history.generated("t0")
+    for name in ("refused-0", "refused-1", "refused-2"):
+        assert says(history.generated(name)) == "rejected backlog_full"
+        history.rewarded(name)
+    history.discarded("t0")
     assert says(history.rewarded("t1")) == "pending pending"
+    history.generated("t1")
+    assert history.status("t1") == "rewarded"
 
 
 def test_a_failure_that_waits_gives_way_even_when_the_room_is_full() -> None:

@@ -330,7 +330,7 @@ def test_a_mask_of_all_zeros_is_refused_and_never_a_drift_of_0() -> None:
     history.rewarded("t0")
     history.reserve("u0", "t0")
     assert item(history.admit("u0", {"t0": 0.0}), "t0").mean_abs_log_ratio is None
-    assert (history.status("t0"), reasons(history.last)) == ("rewarded", {"t0": "empty_action_mask"})
+    assert (history.status("t0"), reasons(history.last)) == ("quarantined", {"t0": "empty_action_mask"})
 
 
 def test_131072_tokens_with_the_action_at_the_end_are_judged_by_that_action() -> None:

@@ -96,10 +96,12 @@ def test_a_record_changes_a_trajectory_at_most_once_and_along_the_table(walk: li
 
 
 def _reachable(start: str, end: str) -> bool:
-    """Within two events: what is given back may be quarantined or discarded as part of the same change."""
+    """Within two events: what is given back may be quarantined or discarded as part of the same change; what is taken
+    as a fact is consumed without a reservation."""
     once = {after for (state, _), after in TRANSITIONS.items() if state == start}
     twice = {after for (state, _), after in TRANSITIONS.items() if state in once}
-    return end in once or (start in ("reserved", "consumed") and end in twice) or start == NONE
+    taken = end == "consumed" and start in ("generated", "reward_failed", "rewarded")
+    return end in once or (start in ("reserved", "consumed") and end in twice) or start == NONE or taken
 
 
 @quick

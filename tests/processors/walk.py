@@ -239,7 +239,15 @@ def _commit(history: History, dice: Dice) -> None:
     steps = (trained, trained) if dice.roll(2) else (trained,)
     disposition = dice.pick((Disposition.RELEASE, Disposition.DISCARD))
     drops = [(name, disposition) for name in dropped] * (2 if dice.seldom() else 1)
-    history.commit(update_id, *steps, dropped=drops, learner=learner, epoch=_epoch(dice), rollout_id=dice.roll(2))
+    history.commit(
+        update_id,
+        *steps,
+        dropped=drops,
+        learner=learner,
+        epoch=_epoch(dice),
+        rollout_id=dice.roll(2),
+        unreserved=dice.seldom(),
+    )
 
 
 def _abort(history: History, dice: Dice) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from itertools import cycle
 from typing import get_args
 
@@ -163,6 +164,15 @@ class Planter:
             framework_version=self.next(),
         )
 
+    def misnamed_step(self, ids: Sequence[str]) -> StepArrays:
+        """The recording of a step whose code and results have secret names: nothing that can become a bundle."""
+        step = self.step(ids)
+        code = Kernel(implementation=self.next(), package=self.next(), version=self.next(), function=self.next())
+        config = step.config.model_copy(update={"advantage_estimator": self.next(), "kl_loss_type": self.next()})
+        results = {**step.results, **dict.fromkeys(SHAPES, 0.5)}
+        terms = {**step.row_terms, **dict.fromkeys(SHAPES, [0.5] * len(ids))}
+        return replace(step, kernel=code, config=config, results=results, row_terms=terms)
+
 
 def publish_in_gate(settings: Settings, options: Options) -> str:
     """A run that gates, with every way for an update to end; returns its id."""
@@ -218,6 +228,11 @@ def publish_observed(settings: Settings, options: Options) -> str:
                 update.record_step(update.step(ids), planter.step(ids))
                 for one, shape in zip(dropped, SHAPES, strict=True):
                     update.drop([one], shape)
+            ids = planter.group()
+            with trainer.update(rollout_id=2) as update:
+                update.reserve(ids, POLICY)
+                update.start()
+                update.record_step(update.step(ids), planter.misnamed_step(ids))
         assert trainer.counters.lost == 0
         planter.coordinator.close_run(text=planter.next())
         return planter.run_id

@@ -23,11 +23,13 @@ from rollbook.producers import (
     DeliveryFailed,
     Options,
     QueueFull,
+    Redaction,
     Reward,
     RewardService,
     RolloutWorker,
     SegmentArrays,
     Trainer,
+    Treatment,
     new_identity,
     read_payload,
 )
@@ -300,7 +302,8 @@ def test_missing_topics_are_named_with_the_remedy(settings: Settings) -> None:
 
 def test_a_record_above_the_limit_is_refused_at_the_client(settings: Settings) -> None:
     components = {f"{index:03}" + "x" * 250: 0.0 for index in range(256)}
-    with RewardService(settings, "run-0", "rewards-0", RULE) as rewards:
+    options = Options(redaction=Redaction(texts=Treatment.KEEP))  # as hashes the names would be shorter
+    with RewardService(settings, "run-0", "rewards-0", RULE, options=options) as rewards:
         with pytest.raises(BadInput, match=r"RewardReady has \d+ bytes, a lifecycle record at most"):
             rewards.rewards([Reward(f"t-{index}", 1.0, components) for index in range(70)])
         rewards.reward("t-0", 1.0, components=components)

@@ -10,11 +10,11 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from rollbook.schemas.records.common import TrajectoryIdentity
+from rollbook.schemas.records.common import SourceKind, TrajectoryIdentity
 from rollbook.schemas.records.policy import AckFailure, ActivationAck, EvidenceKind, PolicyPrepared
 from rollbook.schemas.records.rollout import Generated, Origin, Segment, Span
 from rollbook.schemas.records.run import RunConfigured
-from rollbook.schemas.records.update import Abort, AbortReason, Admit, Commit, Reserve
+from rollbook.schemas.records.update import Abort, AbortReason, Admit, Commit, LeaseExpired, Reserve
 from rollbook.schemas.types import (
     INT63_MAX,
     Bytes,
@@ -160,7 +160,17 @@ def _ack(drawn: Fields) -> Fields:
 
 def _abort(drawn: Fields) -> Fields:
     operator = drawn["learner"] is None
-    return drawn | {"reason": AbortReason.OPERATOR if operator else AbortReason.UPDATE_FAILED}
+    repaired = drawn | {"reason": AbortReason.OPERATOR if operator else AbortReason.UPDATE_FAILED}
+    return _by(SourceKind.OPERATOR, repaired) if operator else repaired
+
+
+def _expired(drawn: Fields) -> Fields:
+    return _by(SourceKind.PROCESSOR, drawn)
+
+
+def _by(kind: SourceKind, drawn: Fields) -> Fields:
+    header = drawn["header"]
+    return drawn | {"header": header.model_copy(update={"source": header.source.model_copy(update={"kind": kind})})}
 
 
 def _unique(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -183,4 +193,5 @@ _REPAIRS: dict[type[Part], Callable[[Fields], Fields]] = {
     PolicyPrepared: _prepared,
     ActivationAck: _ack,
     Abort: _abort,
+    LeaseExpired: _expired,
 }

@@ -79,6 +79,12 @@ def _pairs() -> Iterator[Pair]:
     yield from of(
         "RewardReady",
         "Discarded Quarantine",
+        Kind.UPDATE,
+        "the reward consumes what an observed trainer has trained on already, unless it was taken out of use first",
+    )
+    yield from of(
+        "RewardReady",
+        "Discarded Quarantine",
         Kind.APART,
         "a reward by an unpinned rule takes a trajectory out of its group; one that is out of use stays in it",
     )
@@ -113,12 +119,6 @@ def _pairs() -> Iterator[Pair]:
     yield from of("Reserve", "Activate", Kind.POLICY, "every span's policy must have been active")
     yield from of("Admit", "PolicyPrepared", Kind.POLICY, "the learner's policy must be prepared")
     yield from of("Reserve", "Abort LeaseExpired", Kind.ORDINAL, "a learner's ordinal counts its open updates before")
-    yield from of(
-        "Commit",
-        "Generated RewardReady",
-        Kind.TRAJECTORY,
-        "in observe mode a commit consumes what was rewarded by then, reserved or not",
-    )
     # one update
     yield from of("Abort", "Abort LeaseExpired Commit", Kind.UPDATE, "the first one ends the update, in its own way")
     yield from of("Abort", "Admit", Kind.UPDATE, "of an update that has ended nothing is judged")
@@ -145,12 +145,6 @@ def _pairs() -> Iterator[Pair]:
         "PolicyPrepared", "PolicyPrepared", Kind.POLICY, "of two the first one stands; a parent must be known"
     )
     yield from of(
-        "PolicyCommitted",
-        "PolicyCommitted PolicyPrepared",
-        Kind.POLICY,
-        "of two that wait the first one stands, even with a hash that turns out to be wrong",
-    )
-    yield from of(
         "PolicyAbandoned", "PolicyPrepared", Kind.POLICY, "what is unknown cannot be given up, what is, not restored"
     )
     yield from of(
@@ -169,10 +163,11 @@ def _pairs() -> Iterator[Pair]:
     )
     yield from of("Discarded", "Generated Dispatched", Kind.ROOM, "what is taken out of use gives up its place")
     yield from among(
-        "RewardReady RewardFailed PolicyCommitted",
+        "RewardReady RewardFailed",
         Kind.ROOM,
-        "above max_pending an early fact is refused: the first one has the place",
+        "above max_pending the fact that waits longest gives way",
     )
+    yield from of("PolicyCommitted", "PolicyCommitted", Kind.ROOM, "what a policy waits for gives way to nothing")
     yield from of(
         "Generated", "RewardReady RewardFailed PolicyCommitted", Kind.ROOM, "what comes frees the place of what waited"
     )
@@ -186,11 +181,12 @@ def _pairs() -> Iterator[Pair]:
         "Activate",
         "Generated Dispatched RewardReady RewardFailed",
         Kind.ROOM,
-        "a floor that rises drops facts that wait for what is below it",
+        "a floor that rises drops facts that wait for what is below it, and forgets what failed in a group that nobody "
+        "lives of yet",
     )
     yield from of(
         "Activate",
-        "Reserve LearnerStarted",
+        "Reserve",
         Kind.ROOM,
         "what is reserved stays when the floor rises over it, what is not goes offline",
     )

@@ -499,6 +499,28 @@ MIXED: tuple[Scenario, ...] = (
                 dispatched("t3", 0),
             )
         ),
+        (activate(3, expected=2),),
+    ),
+    Scenario(
+        "a floor that rises over what an update gives back",
+        lambda: _floor_over_a_hold(),
+        (
+            activate(2, expected=1),
+            commit("u0", "t0", dropped=["t0"], disposition=Disposition.RELEASE),
+            abort("u1", "t1"),
+            expired("u2", "t2", basis=10),
+            generation_failed("t3", 0),
+        ),
+    ),
+    Scenario(
+        "a floor that rises over a group that lives on",
+        lambda: _floor_over_a_group(),
+        (
+            activate(2, expected=1).also(Kind.ROOM, "horizon"),
+            generation_failed("t1", 0, group="g", sample=1, of=2),
+            generated("t2", 1, group="g2", sample=1, of=2).also(Kind.ROOM, "horizon"),
+            rewarded("t2"),
+        ),
     ),
     Scenario(
         "a floor that rises over what is undone, aborted or taken out",
@@ -618,17 +640,20 @@ MIXED: tuple[Scenario, ...] = (
             generation_failed("t1"),
         ),
     ),
-    Scenario(
-        "an observed trainer, which asks nobody",
-        lambda: open_run(enforcement=Enforcement.OBSERVE),
-        (
-            reserve("u0", "t0"),
-            update_started("u0"),
-            commit("u0", "t0", facts=True),
-            generated("t0"),
-            rewarded("t0"),
-            discarded("t0"),
-        ),
+    *(
+        Scenario(
+            f"an observed trainer, which asks nobody: {taken_out.name}",
+            lambda: open_run(enforcement=Enforcement.OBSERVE),
+            (
+                reserve("u0", "t0"),
+                update_started("u0"),
+                commit("u0", "t0", facts=True),
+                generated("t0"),
+                rewarded("t0").also(Kind.UPDATE, "u0"),
+                taken_out.also(Kind.UPDATE, "u0"),
+            ),
+        )
+        for taken_out in (discarded("t0"), quarantined("t0"))
     ),
 )
 
@@ -696,6 +721,28 @@ def _floor_over_facts() -> History:
     history = open_run(horizon=1)
     history.prepared(1)
     history.prepared(2)
+    history.prepared(3)
+    return history
+
+
+def _floor_over_a_hold() -> History:
+    history = open_run(horizon=1, gate=DriftGate.OFF, lease_ms=1000).ready("t0", "t1", "t2")
+    history.reserve("u0", "t0")
+    history.started("u0")
+    history.reserve("u1", "t1")
+    history.reserve("u2", "t2")
+    history.advanced(1)
+    history.prepared(2)
+    return history
+
+
+def _floor_over_a_group() -> History:
+    history = open_run(horizon=1, gate=DriftGate.OFF)
+    history.advanced(1)
+    history.prepared(2)
+    history.generated("t0", 1, group="g", sample=0, of=2)
+    history.rewarded("t0")
+    history.failed("t3", 0, group="g2", sample=0, of=2)
     return history
 
 

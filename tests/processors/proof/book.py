@@ -173,7 +173,8 @@ class Book:
     contracts: dict[str, None] = field(default_factory=dict)
     rows: dict[str, Row] = field(default_factory=dict)
     early_rewards: dict[str, Waiting] = field(default_factory=dict)
-    early_commits: dict[int, Waiting] = field(default_factory=dict)
+    early_trainings: dict[str, Waiting] = field(default_factory=dict)
+    early_commits: dict[Ref, Waiting] = field(default_factory=dict)
     updates: dict[str, Update] = field(default_factory=dict)
     learners: dict[str, Learner] = field(default_factory=dict)
     checkpoints: dict[str, Saved] = field(default_factory=dict)
@@ -209,6 +210,13 @@ class Book:
                 return update_id
         return None
 
+    def remembered(self, update_id: str) -> tuple[tuple[str, ...], int]:
+        """What an update trained on and is still known as its own, and how many are not known any more."""
+        update = self.updates[update_id]
+        gone = [name for name in update.trained if (update_id, name) in self.forgotten]
+        left = tuple(name for name in update.trained if name not in gone)
+        return (left if update.state == "committed" else ()), len(gone)
+
     def state(self, name: str) -> str | None:
         """The lifecycle state of a trajectory; None for an unknown one."""
         if name not in self.rows:
@@ -233,9 +241,50 @@ class Book:
         self.rows[name] = replace(self.rows[name], revision=self.rows[name].revision + 1, **changes)
 
     def free(self, name: str, shelf: str) -> None:
-        """A trajectory leaves its update; one of a tainted policy never goes back to where it can be taken."""
-        tainted = shelf == "rewarded" and self.tainted(name)
-        self.change(name, shelf="quarantined" if tainted else shelf, lag=None, ratio=None)
+        """A trajectory leaves its update; one of a tainted policy, or below the floor, never goes back to
+        where it can be taken."""
+        if shelf == "rewarded":
+            old = self.rows[name].oldest < self.floor
+            shelf = "quarantined" if self.tainted(name) else "offline" if old else "rewarded"
+        self.change(name, shelf=shelf, lag=None, ratio=None)
+
+    def let_go(self, *names: str) -> tuple[tuple[int, str, str, str], ...]:
+        """A reward waits for what is unknown or dispatched, a training for what has no reward yet; for what has ended
+        they wait no longer."""
+        gone = []
+        for name in names:
+            for facts, until in (
+                (self.early_rewards, (None, "dispatched")),
+                (self.early_trainings, (None, "dispatched", "generated", "reward_failed")),
+            ):
+                if name in facts and self.state(name) not in until:
+                    fact = facts.pop(name)
+                    gone.append((fact.offset, fact.kind, name, "illegal_transition"))
+        return tuple(gone)
+
+    def make_room(self) -> tuple[tuple[int, str, str, str], ...] | None:
+        """Room for one more fact: what waits longest for a trajectory goes. None: nothing can go."""
+        if len(self.early_rewards) + len(self.early_trainings) + len(self.early_commits) < self.config.max_pending:
+            return ()
+        waiting = [
+            (fact.offset, name, facts)
+            for facts in (self.early_rewards, self.early_trainings)
+            for name, fact in facts.items()
+        ]
+        if not waiting:
+            return None
+        offset, name, facts = min(waiting, key=lambda one: one[:2])
+        return ((offset, facts.pop(name).kind, name, "pending_full"),)
+
+    def consume_early(self, name: str) -> tuple[tuple[int, str, str, str], ...]:
+        """A trajectory that has its reward now is consumed by the update that trained on it before."""
+        fact = self.early_trainings.pop(name, None)
+        if fact is None:
+            return ()
+        (update_id,) = fact.said
+        update = self.updates[update_id]
+        self.updates[update_id] = replace(update, trained=(*update.trained, name))
+        return ((fact.offset, "Commit", name, "trained"),)
 
     def tainted(self, name: str) -> bool:
         """Whether a span's policy was undone, given up, or is known with another hash."""

@@ -109,14 +109,17 @@ def state_of(run: Run) -> Facts:
             )
             for row in run.trajectories.values()
         },
-        "pending": {f"{fact.record_type} {fact.subject_id}": fact.offset for fact in run.pending.values()},
+        "pending": {
+            f"{fact.record_type} {fact.subject_id} {fact.artifact_hash}".strip(): fact.offset
+            for fact in run.pending.values()
+        },
         "update": {
             update.update_id: (
                 update.status.value,
                 None if update.learner is None else (update.learner.learner_id, update.learner.epoch),
                 (update.config_version, update.opened_sequence, update.last_activity_offset),
                 update.held,
-                update.trained,
+                (update.trained, update.forgotten),
                 tuple((first.record_type, first.part) for first in update.answers),
                 tuple(one.rank for one in update.sealed),
                 (update.in_doubt, update.commit_order),
@@ -174,14 +177,15 @@ def state_of_book(book: Book) -> Facts:
             for name, row in book.rows.items()
         },
         "pending": {f"{fact.kind} {name}": fact.offset for name, fact in book.early_rewards.items()}
-        | {f"PolicyCommitted {version}": fact.offset for version, fact in book.early_commits.items()},
+        | {f"Commit {name}": fact.offset for name, fact in book.early_trainings.items()}
+        | {f"PolicyCommitted {ref[0]} {ref[1]}": fact.offset for ref, fact in book.early_commits.items()},
         "update": {
             name: (
                 one.state,
                 (one.learner, one.epoch),
                 (one.config, one.opened, one.heard),
                 one.held,
-                one.trained,
+                book.remembered(name),
                 tuple((first.kind, first.part) for first in one.firsts),
                 tuple(rank for rank, _ in one.sealed),
                 (one.doubt, one.order),

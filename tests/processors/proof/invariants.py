@@ -41,15 +41,16 @@ def _held_once(after: Facts) -> None:
         if row[STATUS] == "consumed":
             owner = after["update"][row[OWNER][0]]
             assert owner[0] == "committed", f"{name} is consumed by an update that is {owner[0]}"
-            assert name in owner[TRAINED]
+            assert name in owner[TRAINED][0]
         elif row[STATUS] != "reserved":
             assert row[OWNER][0] == "", f"{name} is {row[STATUS]} and held"
     for update_id, update in after["update"].items():
         if update[0] not in ("open", "started"):
             assert not update[HELD], "an ended update holds nothing"
-        for name in update[TRAINED] if update[0] == "committed" else ():
-            lost = name in rows and rows[name][OWNER][0] == update_id and rows[name][STATUS] != "consumed"
-            assert not lost, f"{name} was trained on by the standing {update_id}"
+        for name in update[TRAINED][0]:
+            assert update[0] == "committed", f"{update_id} is {update[0]} and names what it trained on"
+            assert rows[name][STATUS] == "consumed", f"{name} was trained on by the standing {update_id}"
+            assert rows[name][OWNER][0] == update_id
 
 
 def _revisions(before: Facts, after: Facts) -> None:

@@ -6,7 +6,7 @@ follows the fold:
 
 - a Dispatched that comes after what it announced is accepted as `late_dispatch`, however often it comes;
 - the place in the group is compared before anything else that a known trajectory is refused for;
-- of a failure and a reward that both wait for a trajectory, the reward stays;
+- of a failure and a reward that both wait for a trajectory, the reward stays; of failures, the last;
 - an Admit is refused as a whole for `ordinal_mismatch` first, then for `unknown_policy`; a row with an unprepared span
   (observe mode takes such rows) is `unknown_policy` after evidence and mask are judged;
 - a claim looks at groups by the oldest version of what can be trained on in them, then by its first offset;
@@ -33,7 +33,7 @@ from rollbook.schemas.records.common import Lifecycle
 from rollbook.tests.processors.proof import naive_policy as policies
 from rollbook.tests.processors.proof import naive_update as updates
 from rollbook.tests.processors.proof.answers import Answer, Released, again, no, yes
-from rollbook.tests.processors.proof.book import WAITED_FOR, Body, Book, Item, Row, Waiting, body
+from rollbook.tests.processors.proof.book import USABLE, WAITED_FOR, Body, Book, Item, Row, Waiting, body
 
 
 class Naive:
@@ -55,7 +55,7 @@ class Naive:
         answer = self._answer(record, offset)
         if not book.closed:
             book.sweep()
-            let_go(book, *book.early_rewards)
+            book.let_go(*book.early_rewards, *book.early_trainings)
         return answer._replace(violation=answer.violation or (answer.outcome == "rejected" and book.observes))
 
     def _answer(self, record: Lifecycle, offset: int) -> Answer:
@@ -110,7 +110,15 @@ def contract(book: Book, record: run_records.GenerationContract, offset: int) ->
 def closed(book: Book, record: run_records.RunClosed, offset: int) -> Answer:
     """RunClosed. Of the policies only the active pointer stays, marked where it was orphaned."""
     book.lapsed = book.active is not None and book.orphaned(book.active[0])
-    for table in (book.contracts, book.rows, book.early_rewards, book.early_commits, book.updates, book.learners):
+    for table in (
+        book.contracts,
+        book.rows,
+        book.early_rewards,
+        book.early_trainings,
+        book.early_commits,
+        book.updates,
+        book.learners,
+    ):
         table.clear()
     for other in (book.checkpoints, book.policies, book.workers):
         other.clear()
@@ -174,10 +182,19 @@ def generation_failed(book: Book, record: rollout_records.GenerationFailed, offs
     met = _met(book, record, refused)
     if met is not None:
         return met
+    if record.policy.version < book.floor and not _awaited(book, record.identity):
+        return no("beyond_horizon")
     old = book.rows.get(name)
     row = _row(record, offset, "generation_failed", ((record.policy.version, record.policy.artifact_hash),))
     book.rows[name] = replace(row, revision=1 if old is None else old.revision + 1)
     return _entered(book, name, "generation_failed", old)
+
+
+def _awaited(book: Book, place: Any) -> bool:
+    """Whether members of its group live, and none is known at its place."""
+    group = {name: row for name, row in book.rows.items() if row.group == place.group_id}
+    alive = any(book.state(name) in (*USABLE, "reserved") for name in group)
+    return alive and all(row.sample != place.sample_index for row in group.values())
 
 
 def _met(book: Book, record: Any, refused: str | None) -> Answer | None:
@@ -232,9 +249,11 @@ def _entered(book: Book, name: str, reason: str, old: Row | None) -> Answer:
     if book.rows[name].shelf != "generation_failed" and book.tainted(name):
         book.rows[name] = replace(book.rows[name], shelf="quarantined")
         before = before._replace(reason="quarantined")
-    released += let_go(book, name)
+    if book.rows[name].shelf == "rewarded":
+        released += book.consume_early(name)
+    released += book.let_go(name)
     now = book.rows[name]
-    return yes(items=(before._replace(after=now.shelf, revision_after=now.revision),), released=released)
+    return yes(items=(before._replace(after=book.state(name), revision_after=now.revision),), released=released)
 
 
 def _reward(book: Book, name: str, fact: Waiting, became: str) -> None:
@@ -260,56 +279,57 @@ def reward_ready(book: Book, record: reward_records.RewardReady, offset: int) ->
     usual = not pinned or record.reward in pinned
     if not usual and book.config.unpinned is run_records.Unpinned.REFUSE:
         return no("reward_not_pinned")
-    items = []
+    items: list[Item] = []
+    released: list[Released] = []
     for one in record.items:
         sha = None if one.payload is None else one.payload.sha256
         said: Body = ("reward", one.raw_reward, one.components, sha, record.reward, record.remote, record.label_hash)
-        items.append(
-            _fact(book, one.trajectory_id, Waiting("RewardReady", said, offset, () if usual else (record.reward,)))
-        )
-    return _summed(tuple(items), "rewarded")
+        fact = Waiting("RewardReady", said, offset, () if usual else (record.reward,))
+        item, facts = _fact(book, one.trajectory_id, fact)
+        items.append(item)
+        released += facts
+    return _summed(tuple(items), "rewarded")._replace(released=tuple(released))
 
 
 def reward_failed(book: Book, record: reward_records.RewardFailed, offset: int) -> Answer:
     """RewardFailed."""
-    item = _fact(book, record.trajectory_id, Waiting("RewardFailed", body(record), offset))
-    return _summed((item,), "reward_failed")
+    item, released = _fact(book, record.trajectory_id, Waiting("RewardFailed", body(record), offset))
+    return _summed((item,), "reward_failed")._replace(released=released)
 
 
-def _fact(book: Book, name: str, fact: Waiting) -> Item:
+def _fact(book: Book, name: str, fact: Waiting) -> tuple[Item, tuple[Released, ...]]:
     state, row = book.state(name), book.rows.get(name)
     if row is not None and fact.said == (row.reward if fact.kind == "RewardReady" else row.failure):
-        return book.item(name, "duplicate")
+        return book.item(name, "duplicate"), ()
     if state in (None, "dispatched"):
-        return book.item(name, _wait(book, name, fact))
+        reason, evicted = _wait(book, name, fact)
+        return book.item(name, reason), evicted
+    if fact.kind == "RewardFailed" and state == "reward_failed":
+        book.rows[name] = replace(book.rows[name], failure=fact.said)
+        return book.item(name, "reward_failed"), ()
     good = ("generated", "reward_failed") if fact.kind == "RewardReady" else ("generated",)
     if state in good:
         before = book.copy()
         became = "rewarded" if fact.kind == "RewardReady" else "reward_failed"
         book.change(name)
         _reward(book, name, fact, became)
-        return book.item(name, became, before)
-    scored = ("rewarded", "reserved", "consumed") if fact.kind == "RewardReady" else ("reward_failed",)
-    return book.item(name, "conflict" if state in scored else "illegal_transition")
+        released = book.consume_early(name) if became == "rewarded" else ()
+        return book.item(name, became, before), released
+    scored = state in ("rewarded", "reserved", "consumed") and fact.kind == "RewardReady"
+    return book.item(name, "conflict" if scored else "illegal_transition"), ()
 
 
-def _wait(book: Book, name: str, fact: Waiting) -> str:
+def _wait(book: Book, name: str, fact: Waiting) -> tuple[str, tuple[Released, ...]]:
     waiting = book.early_rewards.get(name)
-    if waiting is None and len(book.early_rewards) + len(book.early_commits) >= book.config.max_pending:
-        return "pending_full"
     if waiting is not None and fact.said in (waiting.said, waiting.replaced):
-        return "duplicate"
-    if waiting is not None and (waiting.kind, fact.kind) != ("RewardFailed", "RewardReady"):
-        return "conflict"
+        return "duplicate", ()
+    if waiting is not None and waiting.kind != "RewardFailed":
+        return "conflict", ()
+    evicted = book.make_room() if waiting is None else ()
+    if evicted is None:
+        return "pending_full", ()
     book.early_rewards[name] = fact if waiting is None else fact._replace(replaced=waiting.said)
-    return "pending"
-
-
-def let_go(book: Book, *names: str) -> tuple[Released, ...]:
-    """A fact waits for what is unknown or dispatched; for what has ended it waits no longer."""
-    over = [name for name in names if name in book.early_rewards and book.state(name) not in (None, "dispatched")]
-    facts = [(name, book.early_rewards.pop(name)) for name in over]
-    return tuple((fact.offset, fact.kind, name, "illegal_transition") for name, fact in facts)
+    return "pending", evicted
 
 
 def taken_out(book: Book, record: Any, offset: int) -> Answer:
@@ -326,7 +346,7 @@ def taken_out(book: Book, record: Any, offset: int) -> Answer:
             items.append(book.item(name, "missing_rollout"))
         else:
             items.append(book.item(name, "duplicate" if state == done else "illegal_transition"))
-    released = let_go(book, *(item.name for item in items if item.reason == done))
+    released = book.let_go(*(item.name for item in items if item.reason == done))
     return _summed(tuple(items), done)._replace(released=released)
 
 

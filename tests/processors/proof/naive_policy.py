@@ -33,11 +33,10 @@ def prepared(book: Book, record: records.PolicyPrepared, offset: int) -> Answer:
     if book.contains(source) & set(record.update_ids):
         return no("conflict")
     released = []
-    waited = book.early_commits.pop(record.version, None)
-    fits = waited is not None and waited.said == (record.artifact.hash,)
-    if waited is not None:
-        reason = "ok" if fits else "artifact_mismatch"
-        released.append((waited.offset, "PolicyCommitted", str(record.version), reason))
+    early = sorted(ref for ref in book.early_commits if ref[0] == record.version)
+    for ref in early:
+        reason = "ok" if ref[1] == record.artifact.hash else "artifact_mismatch"
+        released.append((book.early_commits.pop(ref).offset, "PolicyCommitted", str(record.version), reason))
     for name in sorted(book.workers):
         worker = book.workers[name]
         if worker.serves is not None and worker.serves[0] == record.version:
@@ -50,7 +49,7 @@ def prepared(book: Book, record: records.PolicyPrepared, offset: int) -> Answer:
         source=source,
         rollback=back is not None,
         adds=record.update_ids,
-        written=record.committed or fits,
+        written=record.committed or (record.version, record.artifact.hash) in early,
     )
     return yes(released=tuple(released))
 
@@ -66,13 +65,13 @@ def written(book: Book, record: records.PolicyCommitted, offset: int) -> Answer:
             return again()
         book.policies[version] = replace(known, written=True)
         return yes()
-    waiting = book.early_commits.get(version)
-    if waiting is not None:
-        return again() if waiting.said == (artifact_hash,) else no("conflict")
-    if len(book.early_rewards) + len(book.early_commits) >= book.config.max_pending:
+    if (version, artifact_hash) in book.early_commits:
+        return again()
+    evicted = book.make_room()
+    if evicted is None:
         return no("pending_full")
-    book.early_commits[version] = Waiting("PolicyCommitted", (artifact_hash,), offset)
-    return Answer("pending", "pending")
+    book.early_commits[version, artifact_hash] = Waiting("PolicyCommitted", (artifact_hash,), offset)
+    return Answer("pending", "pending", released=evicted)
 
 
 def ack(book: Book, record: records.ActivationAck, offset: int) -> Answer:
@@ -87,6 +86,8 @@ def ack(book: Book, record: records.ActivationAck, offset: int) -> Answer:
     book.workers[record.worker_id] = Worker(report, serves, body(record), offset)
     if serves is not None and serves[0] not in book.policies:
         return Answer("pending", "pending")
+    if serves is not None and book.policies[serves[0]].hash != serves[1]:
+        return yes("artifact_mismatch")
     return yes()
 
 
@@ -132,30 +133,47 @@ def _unfit(book: Book, record: records.Activate, known: Policy) -> str | None:
 
 
 def _raise_floor(book: Book) -> None:
-    """The lowest version above all those more than `horizon` behind the active one, which never passes it."""
+    """The lowest version that was active, stands, and is at most `horizon` behind the active one. Of what has ended
+    below it, a group that others live in keeps what it would not be whole without."""
     config, active = book.config, book.active
     if not config.horizon or active is None:
         return
     unit = config.admission.lag_unit
     oldest = book.number(active[0], unit) - config.horizon
-    behind = [v for v in book.policies if v < active[0] and book.number(v, unit) < oldest and not book.orphaned(v)]
-    floor = max([book.floor, *(version + 1 for version in behind)])
-    if floor == book.floor:
+    reach = [
+        version
+        for version, one in book.policies.items()
+        if book.floor <= version <= active[0] and book.number(version, unit) >= oldest
+        if one.activated_by is not None and not one.abandoned and not book.orphaned(version)
+    ]
+    if not reach or min(reach) == book.floor:
         return
-    book.floor = floor
-    for name in sorted(book.rows):
-        state = book.state(name)
-        if book.rows[name].oldest >= floor or state == "reserved":
-            continue
-        if state in USABLE:
+    book.floor = min(reach)
+    below = [n for n in sorted(book.rows) if book.rows[n].oldest < book.floor and book.state(n) != "reserved"]
+    ended = [name for name in below if book.state(name) not in USABLE]
+    for name in below:
+        if name not in ended:
             book.change(name, shelf="offline")
-        else:
+    for name in ended:
+        if not _missed(book, name):
             book.forgotten.update((update_id, name) for update_id in book.updates if book.holder(name) == update_id)
             del book.rows[name]
-    since = [p.activated_at for v, p in book.policies.items() if v >= floor and p.activated_at is not None]
-    for name, fact in sorted(book.early_rewards.items()):
-        if fact.offset < min(since):
-            del book.early_rewards[name]
+    turned = max((v for v, p in book.policies.items() if v < book.floor and p.activated_by is not None), default=None)
+    since = None if turned is None else book.policies[turned].activated_at
+    for facts in (book.early_rewards, book.early_trainings):
+        for name, fact in sorted(facts.items()):
+            if since is not None and fact.offset < since:
+                del facts[name]
+
+
+def _missed(book: Book, name: str) -> bool:
+    """Whether the group of a member that has ended lives on, and would lack its place."""
+    row = book.rows[name]
+    group = {other: one for other, one in book.rows.items() if one.group == row.group}
+    alive = any(book.state(other) in (*USABLE, "reserved") for other in group)
+    part = [one for one in group.values() if one.apart == row.apart]
+    left = {one.sample for other, one in group.items() if one.apart == row.apart and other != name}
+    return alive and row.sample not in left and len(left) < max(one.expected for one in part)
 
 
 def abandoned(book: Book, record: records.PolicyAbandoned, offset: int) -> Answer:

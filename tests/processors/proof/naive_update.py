@@ -6,7 +6,7 @@ from typing import Any
 
 from rollbook.schemas.records import update as records
 from rollbook.schemas.records.run import DriftGate, LagUnit, RunConfigured
-from rollbook.tests.processors.proof.answers import Answer, again, no, yes
+from rollbook.tests.processors.proof.answers import Answer, Released, again, no, yes
 from rollbook.tests.processors.proof.book import (
     WAITED_FOR,
     Body,
@@ -15,8 +15,10 @@ from rollbook.tests.processors.proof.book import (
     Item,
     Learner,
     Ref,
+    Row,
     Saved,
     Update,
+    Waiting,
     body,
     freshness,
 )
@@ -54,10 +56,9 @@ def learner_started(book: Book, record: records.LearnerStarted, offset: int) -> 
             book.free(row, "rewarded")
     for update_id in undone:
         for row in gone[update_id].trained:
-            if row in book.rows and (update_id, row) not in book.forgotten:
+            if (update_id, row) not in book.forgotten:
                 book.free(row, "rewarded")
-                if book.rows[row].shelf == "rewarded" and book.rows[row].oldest < book.floor:
-                    book.rows[row] = replace(book.rows[row], shelf="offline")
+    book.early_trainings = {name: fact for name, fact in book.early_trainings.items() if fact.said[0] not in undone}
     return yes()
 
 
@@ -129,7 +130,8 @@ def reserve(book: Book, record: records.Reserve, offset: int) -> Answer:
     if record.claim is not None:
         judged = _claimed(book, record, config)
     else:
-        judged = [_judge(book, record, config, one.trajectory_id, one.expected_revision) for one in record.items]
+        wanted = [(one.trajectory_id, None if book.observes else one.expected_revision) for one in record.items]
+        judged = [_judge(book, record, config, name, revision) for name, revision in wanted]
     passed = [item for item in judged if item.reason in ("reserved", "idempotent_retry")]
     observing = book.observes and record.claim is None
     if not observing:
@@ -204,7 +206,8 @@ def _claimed(book: Book, record: records.Reserve, config: RunConfigured) -> list
     waiting = []
     for members in groups.values():
         rows = [book.rows[name] for name in members]
-        whole = len({row.sample for row in rows}) >= max(row.expected for row in rows)
+        places = {row.sample for row in rows} | _idle_places(book, rows[0])
+        whole = len(places) >= max(row.expected for row in rows)
         ready = [name for name in members if book.ready(name)]
         if not ready or not whole or any(book.state(name) in WAITED_FOR for name in members):
             continue
@@ -217,6 +220,16 @@ def _claimed(book: Book, record: records.Reserve, config: RunConfigured) -> list
         waiting.append((version if oldest else -version, min(book.rows[name].offset for name in ready), judged))
     waiting.sort(key=lambda one: one[:2])
     return [item for _, _, judged in waiting[: claim.max_groups] for item in judged]
+
+
+def _idle_places(book: Book, part: Row) -> set[int]:
+    """Places of the group that ended before their member could be kept apart as this one is."""
+    over = ("generation_failed", "reward_failed", "discarded", "quarantined", "offline")
+    return {
+        row.sample
+        for name, row in book.rows.items()
+        if row.group == part.group and row.apart == part.apart[: len(row.apart)] and book.state(name) in over
+    }
 
 
 # --- admissions
@@ -267,7 +280,7 @@ def _admit(book: Book, record: records.Admit, figures: records.AdmitItem) -> Ite
     if config.admission.drift_gate is DriftGate.REQUIRED and not book.observes:
         kept = tuple(other for other in update.held if other != name)
         book.updates[record.update_id] = replace(update, held=kept)
-        book.free(name, "quarantined" if reason == "policy_drift" else "rewarded")
+        book.free(name, "quarantined" if reason in ("policy_drift", "empty_action_mask") else "rewarded")
     return book.item(name, reason, before, lag=lag, freshness=fresh, ratio=ratio)
 
 
@@ -290,14 +303,19 @@ def started(book: Book, record: records.UpdateStarted, offset: int) -> Answer:
 
 def commit(book: Book, record: records.Commit, offset: int) -> Answer:
     """Commit."""
+    known = book.updates.get(record.update_id)
     refused = _refused(book, record)
+    if refused is not None and record.unreserved and known is None and refused.reason == "not_holder":
+        refused = None
     if refused is not None and not (book.observes and refused.reason == "not_holder"):
         return refused
-    update = book.updates.get(record.update_id) or _opened(book, record, offset)
+    update = known or _opened(book, record, offset)
     trained = {name for step in record.steps for name in step.trajectory_ids}
     dropped = {drop.trajectory_id: drop for drop in record.dropped if drop.trajectory_id not in trained}
     broken = refused.reason if refused is not None else _wrong(book, record, update, trained)
-    if broken is not None and not book.observes:
+    if record.unreserved:
+        broken = "unreserved"
+    elif broken is not None and not book.observes:
         return no(broken)
     before = book.copy()
     named = [*update.held, *sorted((trained | set(dropped)) - set(update.held))]
@@ -317,8 +335,14 @@ def commit(book: Book, record: records.Commit, offset: int) -> Answer:
         order=book.commits,
     )
     items = []
+    released: tuple[Released, ...] = ()
     for name in named:
         row = before.rows.get(name)
+        if name in trained and name not in update.held and before.state(name) in _UNREWARDED:
+            reason, evicted = _wait(book, name, record.update_id, offset)
+            released += evicted
+            items.append(book.item(name, reason))
+            continue
         if row is None:
             items.append(book.item(name, "missing_rollout"))
             continue
@@ -333,7 +357,21 @@ def commit(book: Book, record: records.Commit, offset: int) -> Answer:
             items.append(book.item(name, "not_held"))
             continue
         items.append(book.item(name, reason, before, lag=row.lag, ratio=row.ratio))
-    return yes(broken or "ok", tuple(items), violation=broken is not None)
+    return yes(broken or "ok", tuple(items), violation=broken is not None, released=released)
+
+
+_UNREWARDED = (None, "dispatched", "generated", "reward_failed")
+
+
+def _wait(book: Book, name: str, update_id: str, offset: int) -> tuple[str, tuple[Released, ...]]:
+    """What is in the weights before its reward is known is consumed when that comes."""
+    if name in book.early_trainings:
+        return "conflict", ()
+    evicted = book.make_room()
+    if evicted is None:
+        return "pending_full", ()
+    book.early_trainings[name] = Waiting("Commit", (update_id,), offset)
+    return "pending", evicted
 
 
 def _wrong(book: Book, record: records.Commit, update: Update, trained: set[str]) -> str | None:
@@ -358,6 +396,10 @@ def abort(book: Book, record: records.Abort, offset: int) -> Answer:
             return again() if update.end == body(record) else no("update_ended")
         if update.state == "started":
             book.learners[update.learner] = replace(book.learners[update.learner], fenced=True)
+            for other, one in book.of(update.learner, "open").items():
+                book.updates[other] = replace(one, state="aborted", held=(), firsts=(), doubt=False)
+                for name in one.held:
+                    book.free(name, "rewarded")
     else:
         refused = _refused(book, record)
         if refused is not None:
@@ -397,7 +439,7 @@ def lease_expired(book: Book, record: records.LeaseExpired, offset: int) -> Answ
         return no("no_lease")
     if record.basis < update.heard:
         return no("lease_renewed")
-    if update.state == "open":
+    if update.state == "open" and not book.observes:
         return yes("lease_expired", _given_up(book, record.update_id, update, "rewarded", body(record)))
     if update.doubt:
         return again()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from rollbook.processors.ledger.matrix import OPERATORS_ABORT, PolicyPhase, StateOf
+from rollbook.processors.ledger.matrix import OPERATORS_ABORT, UNRESERVED_COMMIT, PolicyPhase, StateOf
 from rollbook.processors.lifecycle import NONE
 from rollbook.schemas.records.decision import Decision
 from rollbook.schemas.records.ledger import TrajectoryStatus as T
@@ -101,6 +101,7 @@ ON_UPDATES: dict[str, Send] = {
     "Admit": lambda h: h.admit("u", {"held": 0.0}, part=5),
     "UpdateStarted": lambda h: h.started("u"),
     "Commit": lambda h: h.commit("u", "held", rollout_id=9),
+    UNRESERVED_COMMIT: lambda h: h.commit("u", "held", unreserved=True),
     "Renew": lambda h: h.renewed("u"),
     "LeaseExpired": lambda h: h.expired("u"),
     "Abort": lambda h: h.abort("u"),

@@ -73,7 +73,6 @@ def test_where_no_more_facts_may_wait_one_that_waits_already_is_known() -> None:
     history = proven().opened(max_pending=1)
     assert says(history.written(1)) == "pending pending"
     assert says(history.again()) == "duplicate duplicate"
-    assert says(history.written(1, "other-weights")) == "rejected conflict"
     assert says(history.written(2)) == "rejected pending_full"
 
 

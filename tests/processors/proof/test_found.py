@@ -80,7 +80,7 @@ def test_facts_older_than_the_floor_are_dropped_whatever_its_version() -> None:
     history.activate(20)
     history.prepared(30, parent=20)
     history.activate(30)
-    assert history.run.head.floor == 11
+    assert history.run.head.floor == 20
     assert len(history.run.pending) == 0
 
 
