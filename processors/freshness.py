@@ -45,4 +45,5 @@ def snapshot(run: Run) -> FreshnessSnapshot:
         open_updates=tuple(update.update_id for update in opened[:MOST_UPDATES]),
         open_update_count=len(opened),
         mean_lag=weighted / total if total else None,
+        happened=tuple(run.tallies.values()),
     )

@@ -43,6 +43,7 @@ LEDGER: tuple[type[Part], ...] = (
     ledger.CheckpointState,
     ledger.PolicyState,
     ledger.WorkerState,
+    decision.Tally,
     ledger.Position,
 )
 OTHERS: tuple[type[Part], ...] = (decision.Decision, decision.FreshnessSnapshot, decision.DeadLetter)

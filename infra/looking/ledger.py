@@ -38,6 +38,7 @@ class UpdateLine:
     heard_ms: int | None
     held: tuple[str, ...]
     trained: tuple[str, ...]
+    forgotten: int
     sealed_ranks: tuple[int, ...]
 
 
@@ -64,6 +65,7 @@ class LedgerView:
     head: RunHead
     config: RunConfig | None
     trajectories: dict[str, int]
+    happened: dict[str, int]
     updates: dict[str, int]
     open_updates: tuple[UpdateLine, ...]
     learners: tuple[LearnerState, ...]
@@ -117,6 +119,7 @@ def view(
         head=run.head,
         config=run.config if run.head.config_version else None,
         trajectories={status.value: states[status] for status in TrajectoryStatus},
+        happened={tally.name: tally.count for tally in run.tallies.values()},
         updates={status.value: statuses[status] for status in UpdateStatus},
         open_updates=tuple(_update(update, heard) for update in run.updates.all_open()),
         learners=tuple(run.learners.values()),
@@ -140,6 +143,7 @@ def _update(update: UpdateState, heard: dict[int, int]) -> UpdateLine:
         heard_ms=heard.get(update.last_activity_offset),
         held=update.held,
         trained=update.trained,
+        forgotten=update.forgotten,
         sealed_ranks=tuple(sealed.rank for sealed in update.sealed),
     )
 

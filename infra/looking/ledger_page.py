@@ -2,12 +2,18 @@
 
 from rollbook.infra.looking.ledger import LedgerView, UpdateLine
 from rollbook.infra.looking.show import at, counted, figure, maybe, print_figures, print_table
+from rollbook.processors.lifecycle import Event
 from rollbook.schemas.records.common import LearnerRef
-from rollbook.schemas.records.ledger import TrajectoryStatus as T
 
-NOT_TRAINED_ON = (T.GENERATION_FAILED, T.REWARD_FAILED, T.DISCARDED, T.QUARANTINED, T.OFFLINE)
-"""What never entered an update's weights, shown beside what did: a mean over the consumed alone is a mean over the
-survivors."""
+NOT_TRAINED_ON = {
+    Event.GENERATION_FAILED: "generation_failed",
+    Event.REWARD_FAILED: "reward_failed",
+    Event.DISCARD: "discarded",
+    Event.QUARANTINE: "quarantined",
+    Event.EXPIRE: "offline",
+}
+"""How what never entered an update's weights ended, shown beside what did: a mean over the consumed alone is a mean
+over the survivors."""
 
 
 def print_ledger(view: LedgerView) -> None:
@@ -20,7 +26,8 @@ def print_ledger(view: LedgerView) -> None:
             print_figures([("trajectories", "none")])
         return
     print_figures(_head(view))
-    print_table("Trajectories", ("state", "count"), list(view.trajectories.items()), right=("count",))
+    print_table("Trajectories that are known", ("state", "count"), list(view.trajectories.items()), right=("count",))
+    print_table("What happened so far", ("what", "count"), list(view.happened.items()), right=("count",))
     print_table(
         "Open updates",
         ("update", "state", "learner", "since decision", "last heard of (UTC)", "offset", "holds"),
@@ -77,7 +84,9 @@ def print_ledger(view: LedgerView) -> None:
 def _head(view: LedgerView) -> list[tuple[str, object]]:
     head, config = view.head, view.config
     active = "none" if head.active is None else f"{head.active.version} ({head.active.artifact_hash})"
-    beside = counted((state.value, view.trajectories[state]) for state in NOT_TRAINED_ON)
+    happened = view.happened
+    beside = counted((name, happened.get(event, 0)) for event, name in NOT_TRAINED_ON.items())
+    consumed = happened.get(Event.COMMIT, 0) - happened.get(Event.ROLL_BACK, 0)
     figures: list[tuple[str, object]] = [
         ("run", view.run_id + (", closed" if head.closed else "")),
         ("after decision", head.sequence),
@@ -86,7 +95,7 @@ def _head(view: LedgerView) -> list[tuple[str, object]]:
         ("active policy", active + (", orphaned: it contains undone updates" if head.active_orphaned else "")),
         ("floor", f"version {head.floor}; what is final below it is forgotten" if head.floor else "none"),
         ("updates", counted(view.updates.items())),
-        ("consumed", f"{view.trajectories[T.CONSUMED]:,}; never trained on, and no reward of 0: {beside}"),
+        ("consumed so far", f"{consumed:,}; never trained on, and no reward of 0: {beside}"),
     ]
     if config is not None:
         admission = config.admission
@@ -105,7 +114,7 @@ def _update_figures(update: UpdateLine) -> list[tuple[str, object]]:
         ("since decision", update.since_sequence),
         ("last heard of", f"{at(update.heard_ms)} UTC, offset {update.heard_offset}"),
         ("holds", len(update.held)),
-        ("trained on", len(update.trained)),
+        ("trained on", len(update.trained) + update.forgotten),
         ("ranks sealed", ", ".join(map(str, update.sealed_ranks)) or "none"),
     ]
 

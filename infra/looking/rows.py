@@ -68,6 +68,9 @@ class Rows:
                 self._rows[name] = replace(self._row(name), fate=Reason.RELEASED.value)
         for name in () if now is None else now.held:
             self._rows[name] = replace(self._row(name), fate=Reason.RESERVED.value)
+        before_trained = () if before is None else before.trained
+        for name in () if now is None else set(now.trained).difference(before_trained):  # its reward came late
+            self._rows[name] = replace(self._row(name), fate=Reason.TRAINED.value)
         if now is not None and now.status is UpdateStatus.ROLLED_BACK and before is not None:
             for name in before.trained:
                 self._rows[name] = replace(self._row(name), fate=ROLLED_BACK)

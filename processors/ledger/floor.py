@@ -88,13 +88,14 @@ def _drop_pending(run: Run, floor: int) -> list[str]:
 
 
 def run_closed(run: Run, record: RunClosed, at: At) -> Verdict:
-    """The run is over: its open updates are aborted, and everything but its head and configurations is forgotten."""
+    """The run is over: its open updates are aborted, and everything but its head, its configurations and
+    its tallies is forgotten."""
     opened = run.updates.all_open()
     for update in opened:
         end_update(run, update, UpdateStatus.ABORTED, Event.ABORT)
     forgotten = [trajectory.trajectory_id for trajectory in run.trajectories.values()]
     for table in run.tables():
-        if table not in (run.heads, run.configs):
+        if table not in (run.heads, run.configs, run.tallies):
             table.clear()
     run.change_head(closed=True)
     return Verdict(

@@ -13,6 +13,7 @@ from rollbook.processors.fold_version import FOLD_VERSION
 from rollbook.processors.ledger import admit, ending, floor, learner, policy, reserve, reward, rollout, run, update
 from rollbook.processors.ledger.keys import key_of
 from rollbook.processors.ledger.store import Journal, Run
+from rollbook.processors.ledger.tally import tally
 from rollbook.processors.ledger.verdict import At, Verdict, mass_change
 from rollbook.processors.reasons import Reason
 from rollbook.schemas.codec import ContractViolation, Decoded, UndecodableRecord, encode, unwrap, validate
@@ -166,6 +167,7 @@ class Ledger:
         verdict: Verdict,
         undecodable: str | None = None,
     ) -> Folded:
+        tally(of_run, record_type, verdict)
         head = of_run.head
         learner_state = None if verdict.learner_id is None else of_run.learners.get(verdict.learner_id)
         learner_ref = None

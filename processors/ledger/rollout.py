@@ -13,7 +13,7 @@ from rollbook.processors.reasons import Reason
 from rollbook.schemas.digests import trajectory_evidence_digest
 from rollbook.schemas.records.common import PolicyRef, TrajectoryIdentity
 from rollbook.schemas.records.decision import Outcome, Released
-from rollbook.schemas.records.ledger import PendingFact, TrajectoryState, TrajectoryStatus
+from rollbook.schemas.records.ledger import TrajectoryState, TrajectoryStatus
 from rollbook.schemas.records.rollout import Dispatched, Generated, GenerationFailed, Purpose
 from rollbook.schemas.records.run import Unpinned
 
@@ -28,7 +28,8 @@ def dispatched(run: Run, record: Dispatched, at: At) -> Verdict:
     refused = _refused(run, {record.policy})
     if refused is not None:
         return Verdict(Outcome.REJECTED, refused, subject=subject("trajectory", record.identity.trajectory_id))
-    fresh, reason = _untainted(run, _new(record.identity, {record.policy}, at), found.reason)
+    begun = _through(run, _new(record.identity, {record.policy}, at), NONE, Event.DISPATCHED)
+    fresh, reason = _untainted(run, begun, found.reason)
     run.trajectories.put(fresh.trajectory_id, fresh)
     over = fresh.status is not TrajectoryStatus.DISPATCHED
     released = let_go(run, fresh.trajectory_id) if over else ()
@@ -146,24 +147,32 @@ def _new(identity: TrajectoryIdentity, policies: set[PolicyRef], at: At) -> Traj
 
 def _arrive(run: Run, known: TrajectoryState | None, fresh: TrajectoryState, found: Row) -> Verdict:
     """Enter a trajectory in its final state: with the fact that waited for it, in quarantine where it is tainted."""
-    status = next_state(NONE if known is None else known.status, found.events[0])
-    after = fresh.model_copy(update={"status": status, "revision": 1 if known is None else known.revision + 1})
+    after = fresh.model_copy(update={"revision": 1 if known is None else known.revision + 1})
+    after = _through(run, after, NONE if known is None else known.status, *found.events)
     released: tuple[Released, ...] = ()
     fact = reward_of(run, fresh.trajectory_id)
     if fact is not None:
-        after, became = _apply(after, fact)
-        released = (drop(run, fact, became),)
+        waited = row(StateOf.TRAJECTORY, fact.record_type, after.status)
+        if waited.outcome is Outcome.ACCEPTED:
+            after = _through(run, after.model_copy(update=rewarding(after, fact)), after.status, *waited.events)
+        released = (drop(run, fact, waited.reason),)
     after, reason = _untainted(run, after, found.reason)
     if after.status is TrajectoryStatus.REWARDED:
         events, changes, trained = take_trained(run, after.trajectory_id)
-        for event in events:
-            status = next_state(after.status, event)
-            after = after.model_copy(update={"status": status, **changes})
+        after = _through(run, after.model_copy(update=changes), after.status, *events)
         released += trained
     elif after.status not in _UNDECIDED:
         released += let_go(run, after.trajectory_id)
     run.trajectories.put(fresh.trajectory_id, after)
     return replace(_verdict(known, Outcome.ACCEPTED, reason, after), released=released)
+
+
+def _through(run: Run, arriving: TrajectoryState, status: str, *events: Event) -> TrajectoryState:
+    """A trajectory on its way in, taken through events from a state."""
+    for event in events:
+        status = next_state(status, event)
+        run.tally(event.value)
+    return arriving.model_copy(update={"status": TrajectoryStatus(status)})
 
 
 _UNDECIDED = (TrajectoryStatus.GENERATED, TrajectoryStatus.REWARD_FAILED)
@@ -174,13 +183,4 @@ def _untainted(run: Run, arrived: TrajectoryState, reason: Reason) -> tuple[Traj
     """What arrives by a policy that was undone, given up, or is known with another hash, arrives in quarantine."""
     if not (allowed(arrived.status, Event.QUARANTINE) and tainted(run, arrived)):
         return arrived, reason
-    status = next_state(arrived.status, Event.QUARANTINE)
-    return arrived.model_copy(update={"status": status}), Reason.QUARANTINED
-
-
-def _apply(arrived: TrajectoryState, fact: PendingFact) -> tuple[TrajectoryState, Reason]:
-    waited = row(StateOf.TRAJECTORY, fact.record_type, arrived.status)
-    if waited.outcome is not Outcome.ACCEPTED:
-        return arrived, waited.reason
-    status = next_state(arrived.status, waited.events[0])
-    return arrived.model_copy(update={"status": status, **rewarding(arrived, fact)}), waited.reason
+    return _through(run, arrived, arrived.status, Event.QUARANTINE), Reason.QUARANTINED

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from rollbook.processors.ledger.groups import Groups, add, is_ready, versions_of
 from rollbook.processors.lifecycle import LIVE
+from rollbook.schemas.records.decision import Tally
 from rollbook.schemas.records.ledger import (
     CheckpointState,
     ContractState,
@@ -310,6 +311,7 @@ class Run:
         self.checkpoints: Table[str, CheckpointState] = Table(run_id, "checkpoint", CheckpointState, journal)
         self.policies = Policies(run_id, journal)
         self.workers: Table[str, WorkerState] = Table(run_id, "worker", WorkerState, journal)
+        self.tallies: Table[str, Tally] = Table(run_id, "tally", Tally, journal)
 
     def tables(self) -> tuple[Table[Any, Any], ...]:
         """Every table of the run."""
@@ -324,6 +326,7 @@ class Run:
             self.checkpoints,
             self.policies,
             self.workers,
+            self.tallies,
         )
 
     @property
@@ -334,6 +337,14 @@ class Run:
     def change_head(self, **changes: object) -> None:
         """Replace fields of the head."""
         self.heads.put("", self.head.model_copy(update=changes))
+
+    def tally(self, name: str, by: int = 1) -> None:
+        """Count what has happened: figures of the whole run need more than what it has not forgotten."""
+        known = self.tallies.get(name)
+        self.tallies.put(
+            name,
+            Tally(name=name, count=by) if known is None else known.model_copy(update={"count": known.count + by}),
+        )
 
     @property
     def observes(self) -> bool:

@@ -116,6 +116,13 @@ class VersionCount(Part):
     count: Count = Field(description="How many.")
 
 
+class Tally(Part):
+    """How often something has happened in the run so far, also to what is forgotten by now."""
+
+    name: Id = Field(description="What: an event of the lifecycle, with its reason where it is a failure; a refusal.")
+    count: Count = Field(description="How often.")
+
+
 class FreshnessSnapshot(Part):
     """How stale is what is left, after one decision."""
 
@@ -134,3 +141,4 @@ class FreshnessSnapshot(Part):
     open_updates: tuple[Id, ...] = Field(description="The first 100 updates reserved or started, by first Reserve.")
     open_update_count: Count = Field(default=0, description="All of them.")
     mean_lag: Finite | None = Field(description="Mean lag of the ready; none when nothing is ready.")
+    happened: tuple[Tally, ...] = Field(default=(), description="What became of trajectories so far, by name.")

@@ -31,7 +31,7 @@ def row_counts(run: Run) -> dict[str, int]:
 
 
 def remembered(run: Run) -> int:
-    """Names of trajectories that committed updates remember, whether the trajectories are forgotten or not."""
+    """Names of trajectories that committed updates remember."""
     return sum(len(update.trained) for update in run.updates.values())
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from rollbook.tests.benchmarks.fold import bare, measure, quickest_of, report, total
 from rollbook.tests.benchmarks.long_run import GROUP_SIZE, LongRun
-from rollbook.tests.benchmarks.memory import row_counts
+from rollbook.tests.benchmarks.memory import remembered, row_counts
 from rollbook.tests.processors.log import Log
 
 HORIZON = 2
@@ -14,12 +14,15 @@ HORIZON = 2
 
 @pytest.fixture(scope="module")
 def counts() -> list[dict[str, int]]:
-    """Rows of each table after each of 16 versions."""
+    """Rows of each table after each of 16 versions, and the names that updates remember."""
     long_run = LongRun(groups=4, horizon=HORIZON)
-    return [row_counts(long_run.history.run) for _ in long_run.versions(16)]
+    run = long_run.history.run
+    return [row_counts(run) | {"name": remembered(run)} for _ in long_run.versions(16)]
 
 
-@pytest.mark.parametrize("kind", ["trajectory", "pending", "worker", "learner", "config", "contract", "run"])
+@pytest.mark.parametrize(
+    "kind", ["trajectory", "pending", "worker", "learner", "config", "contract", "run", "tally", "name"]
+)
 def test_rows_reach_a_level_and_stay_there(kind: str, counts: list[dict[str, int]]) -> None:
     assert len({count[kind] for count in counts[HORIZON + 2 :]}) == 1
 

@@ -39,7 +39,8 @@ def test_every_row_of_a_run_has_a_key_of_its_own() -> None:
     keys = [key for key, _ in history.log.ledger.changes()]
     assert len(keys) == len(set(keys))
     kinds = {parse_key(key)[1] for key in keys}
-    assert kinds == {"run", "config", "contract", "trajectory", "pending", "update", "learner", "policy", "worker"}
+    others = {"contract", "trajectory", "pending", "update", "learner", "policy", "worker", "tally"}
+    assert kinds == {"run", "config"} | others
 
 
 def test_changes_come_once_a_key_and_end_with_the_batch() -> None:
@@ -47,7 +48,7 @@ def test_changes_come_once_a_key_and_end_with_the_batch() -> None:
     history.log.ledger.journal.keep()
     history.ready("t0")
     keys = [parse_key(key)[1:] for key, _ in history.log.ledger.changes()]
-    assert keys == [("trajectory", "t0"), ("run", "")]
+    assert keys == [("tally", "generated"), ("trajectory", "t0"), ("run", ""), ("tally", "reward_ready")]
     history.log.ledger.journal.keep()
     assert history.log.ledger.changes() == []
 

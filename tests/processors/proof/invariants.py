@@ -22,6 +22,7 @@ def check_step(before: Facts | None, after: Facts, decision: Decision, *, closin
     _revisions(before, after)
     _refused_changes_nothing(before, after, decision)
     if not closing:
+        _tallied(before, after)
         _counts_conserve(before, after, decision)
         _nothing_in_silence(before, after, decision)
 
@@ -67,10 +68,44 @@ def _refused_changes_nothing(before: Facts, after: Facts, decision: Decision) ->
     if decision.outcome in (Outcome.ACCEPTED, Outcome.PENDING):
         return
     for kind in before:
-        if kind != "head":
+        if kind not in ("head", "tally"):
             assert before[kind] == after[kind], f"a {decision.outcome.value} record changed {kind}"
     same = {name: value for name, value in before["head"].items() if name != "sequence"}
     assert same.items() <= after["head"].items()
+
+
+ENDS = {
+    "generation_failed": "generation_failed",
+    "discard": "discarded",
+    "quarantine": "quarantined",
+    "expire": "offline",
+    "commit": "consumed",
+    "reserve": "reserved",
+}
+"""Events, and the states that nothing else leads to."""
+
+
+def _tallied(before: Facts, after: Facts) -> None:
+    """Each event is counted as often as a trajectory came to its state."""
+
+    def came(state: str) -> int:
+        old = before["trajectory"]
+        return sum(
+            row[STATUS] == state and (name not in old or old[name][STATUS] != state)
+            for name, row in after["trajectory"].items()
+        )
+
+    def counted(name: str) -> int:
+        return int(after["tally"].get(name, 0) - before["tally"].get(name, 0))
+
+    through = counted("commit") if counted("reserve") and not came("reserved") else 0
+    for event, state in ENDS.items():
+        assert counted(event) == came(state) + (through if event == "reserve" else 0), event
+    left = sum(
+        row[STATUS] == "consumed" and name in after["trajectory"] and after["trajectory"][name][STATUS] != "consumed"
+        for name, row in before["trajectory"].items()
+    )
+    assert counted("roll_back") == left
 
 
 def _counts_conserve(before: Facts, after: Facts, decision: Decision) -> None:

@@ -1,0 +1,37 @@
+"""What has happened in a run so far, beyond the events of the lifecycle: why something failed, and what was refused."""
+
+from collections import Counter
+
+from rollbook.processors.ledger.store import Run
+from rollbook.processors.ledger.verdict import Verdict
+from rollbook.processors.reasons import Reason
+from rollbook.schemas.records.decision import Outcome
+
+_WITH_A_CAUSE = {
+    "GenerationFailed": Reason.GENERATION_FAILED,
+    "RewardFailed": Reason.REWARD_FAILED,
+    "Discarded": Reason.DISCARDED,
+}
+_GATES = ("Reserve", "Admit")
+_PASSED = (Reason.OK, Reason.RESERVED, Reason.IDEMPOTENT_RETRY)
+_NO = (Outcome.REJECTED, Outcome.INVALID, Outcome.UNDECODABLE)
+
+
+def tally(run: Run, record_type: str, verdict: Verdict) -> None:
+    """Count the causes and refusals of a decision: rows at the gates, elsewhere records."""
+    for name, count in sorted(_counted(record_type, verdict).items()):
+        run.tally(name, count)
+
+
+def _counted(record_type: str, verdict: Verdict) -> Counter[str]:
+    if record_type in _GATES and verdict.items:
+        if verdict.outcome is Outcome.DUPLICATE:
+            return Counter()
+        reasons = (one.reason for one in verdict.items if one.reason not in _PASSED)
+        return Counter(f"{record_type} refused: {reason}" for reason in reasons)
+    if verdict.outcome in _NO:
+        return Counter([f"{record_type or 'record'} refused: {verdict.reason.value}"])
+    done = _WITH_A_CAUSE.get(record_type)
+    if done is None:
+        return Counter()
+    return Counter(f"{done.value}: {verdict.detail}" for one in verdict.items if one.reason == done)
