@@ -2,6 +2,7 @@
 
 import re
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -22,6 +23,7 @@ from rollbook.producers import (
     Update,
 )
 from rollbook.schemas.records.decision import Decision, Outcome
+from rollbook.tests.producers.test_recording import step_of
 from rollbook.tests.producers.world import PATIENT, POLICY, World, processor, world
 
 HASTY = Options(decision_timeout_s=0.3, close_timeout_s=20)
@@ -240,28 +242,43 @@ def test_a_trainer_that_is_to_wait_waits(stage: Stage, caplog: pytest.LogCapture
     assert outcomes(stage.run, "Reserve")[before:] == [Outcome.ACCEPTED], "one copy was enough"
 
 
-def go_unreserved(stage: Stage, ids: list[str]) -> Update:
+def go_unreserved(stage: Stage, ids: list[str], *, record: bool = False) -> Update:
     stage.trainer._on_unavailable = OnUnavailable.PROCEED_UNRESERVED
     with stage.trainer.update(rollout_id=1) as update:
         stage.stop()
         with pytest.raises(DecisionTimeout):
             update.claim(POLICY, max_groups=1)
         update.proceed_unreserved(ids)
-        update.step(ids[:1])
-    assert update.phase is Phase.ABORTED
+        step_id = update.step(ids[:1])
+        if record:
+            update.record_step(step_id, step_of(ids[0]))
+    assert update.phase is Phase.COMMITTED
     return update
 
 
 def test_what_is_trained_on_unreserved_is_said_so_and_never_offered_again(stage: Stage) -> None:
     known = stage.group[0]
-    go_unreserved(stage, [known])
-    assert stage.trainer.may_export
+    update = go_unreserved(stage, [known], record=True)
+    assert stage.trainer.may_export, "whoever goes on without an answer answers for it"
+    assert (stage.trainer.own_updates, stage.trainer.last_update_id) == (1, update.update_id)
     stage.go_on()
-    with stage.trainer.update(rollout_id=2) as update, pytest.raises(NothingTaken):
-        update.claim(POLICY, max_groups=1)
-    decision = stage.run.decisions("Quarantine")[-1]
-    assert (decision.detail, decision.items[0].trajectory_id) == ("trained_unreserved", known)
-    assert decision.items[0].state_after == "quarantined"
+    with stage.trainer.update(rollout_id=2) as later, pytest.raises(NothingTaken):
+        later.claim(POLICY, max_groups=1)
+    (decision,) = stage.run.decisions("Commit")
+    assert (decision.outcome, decision.violation, decision.reason) == (Outcome.ACCEPTED, True, "unreserved")
+    assert [(item.trajectory_id, item.state_after) for item in decision.items] == [(known, "consumed")]
+    assert stage.run.decisions("Quarantine") == [], "without leases nobody ends the update meanwhile"
+    stage.run.decided("RecordingSealed")
+
+
+def test_an_update_that_trained_on_nothing_unreserved_is_aborted(stage: Stage) -> None:
+    stage.trainer._on_unavailable = OnUnavailable.PROCEED_UNRESERVED
+    with stage.trainer.update(rollout_id=1) as update:
+        stage.stop()
+        with pytest.raises(DecisionTimeout):
+            update.claim(POLICY, max_groups=1)
+        update.proceed_unreserved(stage.group)
+    assert (update.phase, stage.trainer.own_updates, stage.trainer.may_export) == (Phase.ABORTED, 0, True)
 
 
 def test_a_row_that_another_trained_on_meanwhile_shows(stage: Stage) -> None:
@@ -271,10 +288,13 @@ def test_a_row_that_another_trained_on_meanwhile_shows(stage: Stage) -> None:
         update.admit({loaded.trajectory_id: loaded.log_probs}, POLICY)
         update.start()
         update.step(stage.group)
-    go_unreserved(stage, stage.group)
+    unreserved = go_unreserved(stage, stage.group)
     stage.go_on()
-    decision = stage.run.decided("Quarantine", Outcome.REJECTED)
-    assert [(item.reason, item.state_after) for item in decision.items] == [("illegal_transition", "consumed")]
+    while len(stage.run.decisions("Commit")) < 2:
+        time.sleep(0.05)
+    decision = stage.run.decisions("Commit")[-1]
+    assert (decision.update_id, decision.reason, decision.violation) == (unreserved.update_id, "unreserved", True)
+    assert [(item.reason, item.state_after) for item in decision.items] == [("not_held", "consumed")]
 
 
 def test_nobody_goes_unreserved_by_accident(stage: Stage) -> None:
