@@ -40,3 +40,25 @@ def test_a_claim_that_has_its_groups_passes_over_no_more() -> None:
     assert history.last.detail == ""
     assert says(history.claim("u1", 1, order=ClaimOrder.FRESHEST)) == "rejected nothing_taken"
     assert history.last.detail == "1 groups passed over"
+
+
+def test_a_row_that_is_tainted_and_below_the_floor_is_given_back_to_quarantine() -> None:
+    history = proven().opened(horizon=1, max_lag=1)
+    history.learner()
+    history.advanced(1)
+    history.ready("t0", version=1)
+    history.ready("untainted")
+    history.reserve("u0", "t0", "untainted")
+    history.advanced(2).advanced(3)
+    history.abandoned(1)
+    assert (history.run.head.floor, history.status("t0")) == (2, "reserved")
+    history.abort("u0")
+    assert (history.status("t0"), history.status("untainted")) == ("quarantined", "offline")
+
+
+def test_a_worker_that_serves_a_prepared_version_with_other_weights_is_told_at_once() -> None:
+    history = proven().opened(workers=("w",))
+    history.prepared(1)
+    assert says(history.ack("w", 1, "other-weights")) == "accepted artifact_mismatch"
+    assert history.last.detail == "known as weights-1"
+    assert says(history.ack("w", 1)) == "accepted ok"
