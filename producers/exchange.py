@@ -72,11 +72,15 @@ class Desk(Protocol):
     def may_proceed_unreserved(self) -> bool:
         """Whether the training may go on where no decision can be had."""
 
-    def settled(self) -> None:
-        """An update is over that never touched the weights."""
-
     def condemn(self, cause: StartAnew) -> None:
         """From here on this process must neither train nor export."""
+
+    def check_trains(self) -> None:
+        """Raises OutOfOrder in a process that has handed an update over: it only reserves."""
+
+    def hand_over(self, update_id: str) -> str | None:
+        """Another process trains on this update: none of this one's may be in the weights from here on. Returns the
+        one that was handed over before it. Raises OutOfOrder between a step and its commit."""
 
     def changed_weights(self) -> None:
         """An optimizer step is about to be taken."""

@@ -12,7 +12,8 @@ from rollbook.schemas.types import Count, Id, Part, RunId
 
 class UpdateHandle(Part):
     """An update that is reserved and not started, as the decisions that were read say it. Use it once: two processes
-    that adopt the same handle would train on the same rows, and the second is turned away when it starts."""
+    that adopt the same handle would train on the same rows, and the second is turned away when it starts. All that one
+    process hands over is adopted by one other, in order: only so its weights have all of it."""
 
     run_id: RunId = Field(description="The run.")
     learner: LearnerRef = Field(description="The learner in the epoch that reserved.")
@@ -24,6 +25,7 @@ class UpdateHandle(Part):
     reserve_part: Count = Field(description="Part of the next Reserve.")
     admit_part: Count = Field(description="Part of the next Admit.")
     own_updates: Count = Field(description="Updates in the learner's weights.")
+    after: Id | None = Field(default=None, description="The update handed over before it, by the same process.")
 
     def to_json(self) -> str:
         """The handle as text, for whatever carries it to the other process."""

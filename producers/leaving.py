@@ -97,7 +97,6 @@ class Leaving(ABC):
         if not trained:
             self._publish(self._records.abort("nothing was trained on", AbortDisposition.RELEASE))
             self._phase = Phase.ABORTED
-            self._desk.settled()
             return
         steps, dropped = self._holdings.settle()
         ranks = (self._recorder.rank,) if self._recorder.used else ()

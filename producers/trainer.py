@@ -10,7 +10,7 @@ from rollbook.infra.settings import Settings
 from rollbook.producers.client import Client, Options
 from rollbook.producers.command import Command
 from rollbook.producers.decisions import DecisionReader
-from rollbook.producers.epochs import contents_of
+from rollbook.producers.epochs import Contents, contents_of
 from rollbook.producers.errors import ClientBroken, OutOfOrder, PayloadLost, Refused, StartAnew
 from rollbook.producers.fetch import Fetcher
 from rollbook.producers.handle import UpdateHandle
@@ -50,6 +50,10 @@ class Trainer(Client):
 
     After a fence, a refused Commit or a failure in a started update every call raises StartAnew: the process exports
     nothing and exits, and a new one reloads the learner's last checkpoint and starts anew.
+
+    A process that hands an update over (`Update.handle`) has not the learner's weights any more, whatever becomes of
+    it: it may reserve and hand over further ones, but starts and adopts none, and exports nothing, until it starts
+    anew.
     """
 
     def __init__(
@@ -80,10 +84,14 @@ class Trainer(Client):
         self._last_update_id: str | None = None
         self._saving: Command | None = None
         self._weights_settled = True
+        self._stepped = False
+        self._handed_over: str | None = None
+        self._adopted: str | None = None
         self._fetcher: Fetcher | None = None
 
     def start(self, checkpoint: Checkpoint | None = None, *, expected_epoch: int = 0) -> Decision:
-        """Take the learner over, with the weights of the checkpoint (none: the initial policy's).
+        """Take the learner over, with the weights of the checkpoint (none: the initial policy's), which are those of
+        this process from here on.
 
         `expected_epoch` is the epoch that this process believes to follow; the first is 0. Raises EpochConflict when
         another process was faster: this one exits.
@@ -97,9 +105,13 @@ class Trainer(Client):
         )
         decision = self.ask(Command(record))
         assert decision.learner is not None, "a decision on LearnerStarted names the epoch"
-        if checkpoint is not None and self._own_updates == 0:
-            found = self._insist(lambda: contents_of(self._settings, self._run_id, checkpoint.id))
+        if decision.learner != self._learner:  # and not the answer to a start that was answered before
+            found = Contents()
+            if checkpoint is not None:
+                found = self._insist(lambda: contents_of(self._settings, self._run_id, checkpoint.id))
             self._own_updates, self._last_update_id = found.updates, found.last_update_id
+            self._weights_settled, self._stepped = True, False
+            self._handed_over = self._adopted = None
         self._learner = decision.learner
         return decision
 
@@ -113,9 +125,12 @@ class Trainer(Client):
     def adopt(self, handle: UpdateHandle, *, renew_every_s: float | None = None) -> Update:
         """Go on with an update that another process of this learner's epoch reserved and handed over.
 
-        This one need not be started: it then acts for the handle's epoch. Raises OutOfOrder for another's handle.
+        This one need not be started: it then acts for the handle's epoch, and its weights must be those that contain
+        the handle's `own_updates`. Raises OutOfOrder for another's handle; where the update that was handed over before
+        it was not adopted here, so that these weights lack it; and in a process that has handed one over itself.
         """
         self._check()
+        self.check_trains()
         if handle.run_id != self._run_id or handle.learner.learner_id != self._learner_id:
             raise OutOfOrder(
                 f"the handle is of learner {handle.learner.learner_id} in run {handle.run_id}, this trainer is "
@@ -126,9 +141,15 @@ class Trainer(Client):
                 f"the handle is of epoch {handle.learner.epoch}, this trainer acts for epoch {self._learner.epoch}: a "
                 "learner that starts anew ends what its older epoch reserved"
             )
+        if handle.after not in (None, self._adopted):
+            raise OutOfOrder(
+                f"update {handle.update_id} was handed over after {handle.after}, which these weights lack: adopt all "
+                "that a process hands over in one other process, in order"
+            )
         if self._learner is None:
             self._learner = handle.learner
             self._weights_settled = False  # where this process's weights come from nobody has said
+        self._adopted = handle.update_id
         self._own_updates = max(self._own_updates, handle.own_updates)
         update = self._make_update(handle.update_id, handle.rollout_id, renew_every_s)
         update.resume(handle)
@@ -141,6 +162,7 @@ class Trainer(Client):
         with the same arguments.
         """
         self._check()
+        self.check_trains()
         if not self.may_export:
             raise OutOfOrder(
                 f"the weights of {self._learner_id} may not be exported now: save between a commit that was read and "
@@ -197,9 +219,10 @@ class Trainer(Client):
         """Whether the weights may leave as a policy or a checkpoint now.
 
         So it is from an accepted start to the first step, and from a commit whose decision was read to the next step;
-        never from the process that handed an update over, which does not have the weights.
+        never from a process that handed an update over, which does not have the weights.
         """
-        return self._learner is not None and self._condemned is None and self._weights_settled
+        settled = self._weights_settled and self._handed_over is None
+        return self._learner is not None and self._condemned is None and settled
 
     # What an update asks of its trainer (rollbook.producers.exchange.Desk).
 
@@ -245,19 +268,32 @@ class Trainer(Client):
     def may_proceed_unreserved(self) -> bool:
         return self._on_unavailable is OnUnavailable.PROCEED_UNRESERVED
 
-    def settled(self) -> None:
-        self._weights_settled = True
-
     def condemn(self, cause: StartAnew) -> None:
         self._condemned = self._condemned or cause
 
+    def check_trains(self) -> None:
+        if self._handed_over is not None:
+            raise OutOfOrder(
+                f"learner {self._learner_id} handed update {self._handed_over} over, so that its weights are in "
+                "another process: start, adopt, commit and export there; this one reserves and hands over, until it starts anew"
+            )
+
+    def hand_over(self, update_id: str) -> str | None:
+        if self._stepped:
+            raise OutOfOrder(
+                f"update {update_id} cannot be handed over while a step of another one is not committed: its weights "
+                "are only here; commit it first"
+            )
+        before, self._handed_over = self._handed_over, update_id
+        return before
+
     def changed_weights(self) -> None:
-        self._weights_settled = False
+        self._weights_settled, self._stepped = False, True
 
     def committed(self, update_id: str) -> None:
         self._own_updates += 1
         self._last_update_id = update_id
-        self._weights_settled = True
+        self._weights_settled, self._stepped = True, False
 
     def activity(self, record_types: Collection[str]) -> int:
         return self._decisions.activity(record_types)

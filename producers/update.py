@@ -176,12 +176,14 @@ class Update(Leaving):
         """Hand the update over, reserved and not started: nothing more can be done with it here.
 
         Leaving the block leaves it alone. `Trainer.adopt` goes on with it in another process of this learner's epoch;
-        that process is then the one whose weights change and may be exported.
+        that process is then the one whose weights change and may be exported. This one has no longer the learner's
+        weights: it may reserve and hand over further updates, to that same process, but it starts none and exports
+        nothing until it starts anew from a checkpoint. Raises OutOfOrder between a step and its commit.
         """
         self._check_phase(Phase.OPEN)
+        after = self._desk.hand_over(self._update_id)
         self._renewal.end()
         self._phase = Phase.HANDED_OVER
-        self._desk.changed_weights()
         return UpdateHandle(
             run_id=self._desk.run_id,
             learner=self._desk.learner,
@@ -193,6 +195,7 @@ class Update(Leaving):
             reserve_part=self._reserve_part,
             admit_part=self._admit_part,
             own_updates=self._desk.own_updates,
+            after=after,
         )
 
     def resume(self, handle: UpdateHandle) -> None:
@@ -203,8 +206,10 @@ class Update(Leaving):
         self._renewal.begin()
 
     def start(self) -> Decision:
-        """Announce that rows enter the weights from here on; the decision lists what is held. Raises Refused."""
+        """Announce that rows enter the weights from here on; the decision lists what is held. Raises Refused, and
+        OutOfOrder in a process that has handed an update over."""
         self._check_phase(Phase.OPEN)
+        self._desk.check_trains()
         return self._exchange.ask(self._records.started(), self._on_start)
 
     def proceed_unreserved(self, trajectory_ids: Collection[str]) -> None:
@@ -220,6 +225,7 @@ class Update(Leaving):
                 f"update {self._update_id} may not go on unreserved: only where the decision on a Reserve or Admit has "
                 "not come, and with on_unavailable=proceed_unreserved"
             )
+        self._desk.check_trains()
         self._renewal.end()
         self._exchange.forget()
         self._holdings.unreserved(trajectory_ids)
@@ -232,6 +238,7 @@ class Update(Leaving):
         """
         if self._phase is not Phase.UNRESERVED:
             self._check_phase(Phase.STARTED)
+        self._desk.check_trains()
         step = self._holdings.step(trajectory_ids)
         self._exchange.weights_changed()
         self._desk.changed_weights()

@@ -6,6 +6,7 @@ from rollbook.producers import OutOfOrder, Phase, StartAnew, Trainer, UpdateHand
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.common import LearnerRef
 from rollbook.schemas.records.decision import Outcome
+from rollbook.schemas.records.run import DriftGate
 from rollbook.tests.producers.test_update import admit_all, state_of
 from rollbook.tests.producers.world import PATIENT, POLICY, World
 
@@ -30,6 +31,8 @@ def test_one_process_reserves_and_another_trains_and_commits(run: World, trainer
     group = run.group(2)
     handle = hand_over(run, trainer)
     assert not trainer.may_export, "the weights are elsewhere"
+    with pytest.raises(OutOfOrder, match="so that its weights are in another process"):
+        trainer.checkpoint_saved("too late", "d", POLICY)
     with other(run) as training:
         with training.adopt(handle) as update:
             assert not training.may_export, "nobody has said where its weights come from"
@@ -97,6 +100,80 @@ def test_after_the_handle_nothing_can_be_done_here(run: World, trainer: Trainer)
         for call in (update.start, update.handle, lambda: update.step([])):
             with pytest.raises(OutOfOrder, match="handed over"):
                 call()
+
+
+def commit_adopted(training: Trainer, handle: UpdateHandle) -> None:
+    with training.adopt(handle) as update:
+        update.start()
+        update.step(update.trainable)
+
+
+def test_who_hands_over_reserves_more_for_the_same_process_and_never_trains_again(run: World, trainer: Trainer) -> None:
+    def train() -> None:
+        with trainer.update(rollout_id=4) as update:
+            update.claim(POLICY, max_groups=1, wait_s=60)
+            update.start()
+
+    run.group(1)
+    first = hand_over(run, trainer, admitted=True)
+    for seed in (5, 6, 7):
+        run.group(1, first_seed=seed)
+    second = hand_over(run, trainer, admitted=True)
+    with other(run) as training, other(run) as third:
+        with pytest.raises(OutOfOrder, match=rf"after {first.update_id}, which these weights lack"):
+            training.adopt(second)
+        commit_adopted(training, first)
+        with pytest.raises(OutOfOrder, match="which these weights lack"):
+            third.adopt(second)
+        commit_adopted(training, second)
+        assert (training.own_updates, training.may_export) == (2, True)
+        with pytest.raises(OutOfOrder, match=r"start, adopt, commit and export there"):
+            train()
+        with pytest.raises(OutOfOrder, match=r"start, adopt, commit and export there"):
+            trainer.adopt(hand_over(run, training))
+        assert not trainer.may_export
+        assert not training.may_export, "it has handed one over itself"
+    assert trainer.own_updates == 0
+
+
+def test_an_update_open_before_the_handle_cannot_be_trained_on_after_it(ungated: World) -> None:
+    with Trainer(ungated.settings, ungated.run_id, "learner-0", drift_gate=DriftGate.OFF, options=PATIENT) as trainer:
+        trainer.start()
+        ungated.group(1)
+        started = trainer.update(rollout_id=0)
+        started.claim(POLICY, max_groups=1, wait_s=60)
+        started.start()
+        ungated.group(1)
+        with trainer.update(rollout_id=1) as handed:
+            handed.claim(POLICY, max_groups=1, wait_s=60)
+            handed.handle()
+        with pytest.raises(OutOfOrder, match="so that its weights are in another process"):
+            started.step(started.trainable)
+        started.commit()
+        assert not trainer.may_export, "what it commits itself does not bring the other's rows into its weights"
+
+
+def test_nothing_is_handed_over_between_a_step_and_its_commit(ungated: World) -> None:
+    with Trainer(ungated.settings, ungated.run_id, "learner-0", drift_gate=DriftGate.OFF, options=PATIENT) as trainer:
+        trainer.start()
+        ungated.group(1)
+        with trainer.update(rollout_id=0) as stepped:
+            stepped.claim(POLICY, max_groups=1, wait_s=60)
+            stepped.start()
+            stepped.step(stepped.trainable)
+            ungated.group(1)
+            with trainer.update(rollout_id=1) as later:
+                later.claim(POLICY, max_groups=1, wait_s=60)
+                with pytest.raises(OutOfOrder, match="commit it first"):
+                    later.handle()
+        assert trainer.may_export
+
+
+def test_a_learner_that_starts_anew_has_its_weights_again(run: World, trainer: Trainer) -> None:
+    run.group(1)
+    hand_over(run, trainer)
+    trainer.start(expected_epoch=trainer.learner.epoch)
+    assert trainer.may_export
 
 
 def test_a_started_update_cannot_be_handed_over(run: World, trainer: Trainer) -> None:
