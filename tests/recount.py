@@ -122,6 +122,7 @@ class Lineage:
     live: dict[str, str]
     updates: dict[str, str]
     spans: dict[str, set[int]] = field(default_factory=dict)
+    places: dict[str, tuple[str, int, int]] = field(default_factory=dict)
     trained_by: dict[str, list[str]] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     orphaned: set[int] = field(default_factory=set)
@@ -156,11 +157,22 @@ class Lineage:
             for name, spans in self.spans.items()
             if min(spans) < self.floor and name not in self.gone and self.state[name] != "reserved"
         }
-        gone = {name for name in below if self.state[name] in _TERMINAL}
-        self._agree(said, f"trajectories below version {self.floor} forgotten", gone)
-        self._agree(said, f"trajectories below version {self.floor} offline", below - gone)
-        self.state.update(dict.fromkeys(below - gone, "offline"))
-        self.gone |= gone
+        ended = {name for name in below if self.state[name] in _TERMINAL}
+        self._agree(said, f"trajectories below version {self.floor} offline", below - ended)
+        self.state.update(dict.fromkeys(below - ended, "offline"))
+        before = set(self.gone)
+        for name in sorted(ended):
+            if not self._is_missed(name):
+                self.gone.add(name)
+        self._agree(said, f"trajectories below version {self.floor} forgotten", self.gone - before)
+
+    def _is_missed(self, name: str) -> bool:
+        """Whether its group lives on, and would lack its place."""
+        group, place, expected = self.places[name]
+        known = [one for one, (of, _, _) in self.places.items() if of == group and one != name and one not in self.gone]
+        left = {self.places[one][1] for one in known}
+        alive = any(self.state[one] not in _TERMINAL for one in known)
+        return alive and place not in left and len(left) < expected
 
     def _start_anew(self, said: dict[str, Any]) -> None:
         undone, aborted, orphaned = (
@@ -237,6 +249,8 @@ def figures(run_id: str, lifecycle: list[Record], decisions: list[Record], codec
         if outcome == "accepted" and kind in ("Generated", "GenerationFailed"):
             name = body["identity"]["trajectory_id"]
             purpose[name] = body.get("purpose", "train")
+            place = body["identity"]
+            lineage.places[name] = (place["group_id"], place["sample_index"], place["group_expected"])
             if kind == "GenerationFailed":
                 lineage.spans[name] = {body["policy"]["version"]}
             if kind == "Generated":
