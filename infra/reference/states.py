@@ -1,15 +1,28 @@
 """Pages of the states: the lifecycle of a trajectory, and what each record does in each state."""
 
 from rollbook.infra.reference.markdown import code, fenced, page, table
-from rollbook.processors.ledger.matrix import MATRIX, PolicyPhase, Row, StateOf
+from rollbook.processors.ledger.matrix import MATRIX, STATES, Row, StateOf
 from rollbook.processors.lifecycle import LIVE, NONE, PENDING, TRANSITIONS, next_state
 from rollbook.schemas.records.decision import Outcome
-from rollbook.schemas.records.ledger import TrajectoryStatus, UpdateStatus
+from rollbook.schemas.records.ledger import TrajectoryStatus
 
-_STATES: dict[StateOf, tuple[str, ...]] = {
-    StateOf.TRAJECTORY: (NONE, *TrajectoryStatus),
-    StateOf.UPDATE: (NONE, *UpdateStatus),
-    StateOf.POLICY: (NONE, *PolicyPhase),
+_SAID = {
+    StateOf.RUN: "Before its first `RunConfigured`, which is `none` here, a run refuses everything, and after its end "
+    "too. What it accepts is judged by the tables below.",
+    StateOf.CONTRACT: "A contract is registered once, under its hash.",
+    StateOf.TRAJECTORY: "A record with several items is judged item by item. The states are those of the "
+    "[lifecycle](lifecycle.md).",
+    StateOf.LEARNER: "For a record that names one of the learner's epochs; that of an unknown learner is 0. "
+    "`fenced` is what an operator's abort of a started update leaves. What passes is judged by the update or the "
+    "checkpoint that it is about.",
+    StateOf.UPDATE: "For the records of its own learner, in its epoch; `CheckpointSaved` by the last update that it "
+    "contains.",
+    StateOf.CHECKPOINT: "A checkpoint is `foreign` to every learner but its own, and `orphaned` when an update that it "
+    "contains is undone.",
+    StateOf.POLICY: "A policy is `active` before all else, then `abandoned`, `orphaned`, `superseded`; its artifact is "
+    "`unwritten` before `PolicyCommitted`, of a `prepared` one always; it is `passed` when its version is below the "
+    "active one. Only where a run observes does a policy become active unwritten, or a lower version after a higher.",
+    StateOf.WORKER: "By the worker's last report: its incarnation and number beside those of the one that comes.",
 }
 
 
@@ -51,9 +64,9 @@ def records_and_states() -> str:
         records = list(dict.fromkeys(record for record, _ in MATRIX[of]))
         rows = (
             (code(state), *(_told(MATRIX[of].get((record, state)), state) for record in records))
-            for state in _STATES[of]
+            for state in STATES[of]
         )
-        blocks += [f"## By the state of the {of}", table(("state", *records), rows)]
+        blocks += [f"## By the state of the {of}", _SAID[of], table(("state", *records), rows)]
     return page(
         "Records and states",
         "From `processors/ledger/matrix.py`: what becomes of a record that meets a thing in a state, once its own "

@@ -3,6 +3,7 @@
 from rollbook.processors.gates import drift_gate, freshness_of, lag_gate
 from rollbook.processors.ledger.lag import known_policy, lag_of, learner_ordinal
 from rollbook.processors.ledger.learner import refuse, remember
+from rollbook.processors.ledger.matrix import StateOf, row
 from rollbook.processors.ledger.moves import give_back
 from rollbook.processors.ledger.room import outgrows
 from rollbook.processors.ledger.store import Run
@@ -10,7 +11,7 @@ from rollbook.processors.ledger.verdict import At, Verdict, item, of_update
 from rollbook.processors.lifecycle import Event
 from rollbook.processors.reasons import Reason
 from rollbook.schemas.records.decision import ItemDecision, Outcome
-from rollbook.schemas.records.ledger import PolicyState, RunConfig, TrajectoryStatus, UpdateState
+from rollbook.schemas.records.ledger import PolicyState, RunConfig, UpdateState
 from rollbook.schemas.records.run import DriftGate
 from rollbook.schemas.records.update import Admit, AdmitItem
 
@@ -46,7 +47,10 @@ def _admit(
 ) -> ItemDecision:
     trajectory_id = figures.trajectory_id
     held = run.trajectories.get(trajectory_id)
-    if held is None or held.status is not TrajectoryStatus.RESERVED or held.update_id != update.update_id:
+    found = row(StateOf.TRAJECTORY, "Admit", None if held is None else held.status)
+    if held is None or found.outcome is not Outcome.ACCEPTED:
+        return item(trajectory_id, found.reason, held)
+    if held.update_id != update.update_id:
         return item(trajectory_id, Reason.NOT_RESERVED, held)
     max_lag = config.admission.max_lag
     if held.admitted_ratio is not None:  # the first answer stands, whatever the part or the figures
@@ -67,7 +71,7 @@ def _admit(
     if refusal is None:
         after = held.model_copy(update={"admitted_ratio": ratio, "lag": lag})
         run.trajectories.put(trajectory_id, after)
-        return item(trajectory_id, Reason.OK, held, after, lag=lag, freshness=fresh, ratio=ratio)
+        return item(trajectory_id, found.reason, held, after, lag=lag, freshness=fresh, ratio=ratio)
     after = held
     if config.admission.drift_gate is DriftGate.REQUIRED and not run.observes:
         end = Event.QUARANTINE if refusal in _FOR_GOOD else Event.ABORT

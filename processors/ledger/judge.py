@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 from rollbook.processors.gates import Freshness, Held, lag_gate, reserve_gate
 from rollbook.processors.ledger.lag import known_policy, lag_of
+from rollbook.processors.ledger.matrix import Row, StateOf, row
 from rollbook.processors.ledger.store import Run
 from rollbook.processors.reasons import Reason
+from rollbook.schemas.records.decision import Outcome
 from rollbook.schemas.records.ledger import RunConfig, TrajectoryState, UpdateState
 from rollbook.schemas.records.rollout import Purpose
 from rollbook.schemas.records.update import Reserve
@@ -47,8 +49,11 @@ def judge(run: Run, asked: Asked, trajectory_id: str, revision: int | None) -> J
     refusal = reserve_gate(held, revision, holder)
     if refusal is Reason.IDEMPOTENT_RETRY and found is not None:
         return Judged(trajectory_id, found, refusal, lag=found.lag)
-    if refusal is not None or found is None:
-        return Judged(trajectory_id, found, refusal or Reason.MISSING_ROLLOUT)
+    if refusal is Reason.REVISION_CONFLICT:
+        return Judged(trajectory_id, found, refusal)
+    met = reserving(found)
+    if found is None or met.outcome is not Outcome.ACCEPTED:
+        return Judged(trajectory_id, found, met.reason)
     if found.purpose is Purpose.EVAL:
         return Judged(trajectory_id, found, Reason.EVAL_ONLY)
     learner_policy = known_policy(run, record.policy)
@@ -60,4 +65,9 @@ def judge(run: Run, asked: Asked, trajectory_id: str, revision: int | None) -> J
     measured = lag_of(run, asked.config, found, record.learner, record.update_id, learner_policy)
     assert measured is not None, "every span's policy is known here"
     lag, freshness = measured
-    return Judged(trajectory_id, found, lag_gate(freshness) or Reason.RESERVED, lag, freshness)
+    return Judged(trajectory_id, found, lag_gate(freshness) or met.reason, lag, freshness)
+
+
+def reserving(trajectory: TrajectoryState | None) -> Row:
+    """What its state alone says of a Reserve, whoever asks."""
+    return row(StateOf.TRAJECTORY, "Reserve", None if trajectory is None else trajectory.status)

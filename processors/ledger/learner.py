@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
-from rollbook.processors.ledger.matrix import StateOf, row
+from rollbook.processors.ledger.matrix import CheckpointPhase, LearnerPhase, StateOf, row
 from rollbook.processors.ledger.moves import give_back, orphan_policies, quarantine_tainted
 from rollbook.processors.ledger.store import Run, is_open
 from rollbook.processors.ledger.verdict import (
@@ -36,15 +36,16 @@ def learner_started(run: Run, record: LearnerStarted, at: At) -> Verdict:
     known = run.learners.get(record.learner_id)
     if known is not None and known.content == at.content and known.incarnation == record.incarnation:
         return _answer(Outcome.DUPLICATE, Reason.DUPLICATE, record)
-    epoch = 0 if known is None else known.epoch
-    if record.expected_epoch != epoch:
-        return _answer(Outcome.REJECTED, Reason.EPOCH_CONFLICT, record, detail=f"current epoch {epoch}")
+    found = row(StateOf.LEARNER, "LearnerStarted", _phase(known, record.expected_epoch))
+    if found.outcome is not Outcome.ACCEPTED:
+        epoch = 0 if known is None else known.epoch
+        return _answer(found.outcome, found.reason, record, detail=f"current epoch {epoch}")
     contained = 0
     if record.checkpoint is not None:
-        saved = run.checkpoints.get(record.checkpoint.id)
-        refusal = _unfit(saved, record.checkpoint, record.learner_id)
-        if refusal is not None or saved is None:
-            return _answer(Outcome.REJECTED, refusal or Reason.UNKNOWN_CHECKPOINT, record, detail=record.checkpoint.id)
+        saved = _saved(run, record.checkpoint)
+        found = row(StateOf.CHECKPOINT, "LearnerStarted", _phase_of_checkpoint(saved, record.learner_id))
+        if saved is None or found.outcome is not Outcome.ACCEPTED:
+            return _answer(found.outcome, found.reason, record, detail=record.checkpoint.id)
         contained = saved.commit_order
     run.learners.put(
         record.learner_id,
@@ -55,12 +56,27 @@ def learner_started(run: Run, record: LearnerStarted, at: At) -> Verdict:
     return _start_anew(run, record, contained)
 
 
-def _unfit(saved: CheckpointState | None, wanted: Checkpoint, learner_id: str) -> Reason | None:
-    if saved is None or saved.digest != wanted.digest:
-        return Reason.UNKNOWN_CHECKPOINT
+def _phase(known: LearnerState | None, named_epoch: int) -> LearnerPhase | None:
+    """What the learner is to a record that names one of its epochs."""
+    if named_epoch != (0 if known is None else known.epoch):
+        return LearnerPhase.OTHER_EPOCH
+    if known is None:
+        return None
+    return LearnerPhase.FENCED if known.fenced else LearnerPhase.CURRENT
+
+
+def _saved(run: Run, wanted: Checkpoint) -> CheckpointState | None:
+    """The checkpoint of this id and digest."""
+    saved = run.checkpoints.get(wanted.id)
+    return saved if saved is not None and saved.digest == wanted.digest else None
+
+
+def _phase_of_checkpoint(saved: CheckpointState | None, learner_id: str) -> CheckpointPhase | None:
+    if saved is None:
+        return None
     if saved.learner_id != learner_id:
-        return Reason.FOREIGN_CHECKPOINT
-    return Reason.CHECKPOINT_ORPHANED if saved.orphaned else None
+        return CheckpointPhase.FOREIGN
+    return CheckpointPhase.ORPHANED if saved.orphaned else CheckpointPhase.STANDING
 
 
 def _start_anew(run: Run, record: LearnerStarted, contained: int) -> Verdict:
@@ -125,16 +141,18 @@ def checkpoint_saved(run: Run, record: CheckpointSaved, at: At) -> Verdict:
     if fenced is not None:
         return fenced
     known = run.checkpoints.get(record.checkpoint.id)
-    if known is not None:
-        same = known.content == at.content
-        outcome = Outcome.DUPLICATE if same else Outcome.REJECTED
-        return _of_checkpoint(record, outcome, Reason.DUPLICATE if same else Reason.CONFLICT)
+    if known is not None and known.content == at.content:
+        return _of_checkpoint(record, Outcome.DUPLICATE, Reason.DUPLICATE)
+    found = row(StateOf.CHECKPOINT, "CheckpointSaved", _phase_of_checkpoint(known, record.learner.learner_id))
+    if found.outcome is not Outcome.ACCEPTED:
+        return _of_checkpoint(record, found.outcome, found.reason)
     order = 0
     if record.last_update_id is not None:
         last = run.updates.get(record.last_update_id)
         mine = last is not None and last.learner is not None and last.learner.learner_id == record.learner.learner_id
-        if last is None or not mine or last.status is not UpdateStatus.COMMITTED:
-            return _of_checkpoint(record, Outcome.REJECTED, Reason.NOT_COMMITTED)
+        contained = row(StateOf.UPDATE, "CheckpointSaved", None if last is None or not mine else last.status)
+        if last is None or contained.outcome is not Outcome.ACCEPTED:
+            return _of_checkpoint(record, contained.outcome, contained.reason)
         order = last.commit_order
     run.checkpoints.put(
         record.checkpoint.id,
@@ -146,7 +164,7 @@ def checkpoint_saved(run: Run, record: CheckpointSaved, at: At) -> Verdict:
             commit_order=order,
         ),
     )
-    return _of_checkpoint(record, Outcome.ACCEPTED, Reason.OK)
+    return _of_checkpoint(record, found.outcome, found.reason)
 
 
 def _of_checkpoint(record: CheckpointSaved, outcome: Outcome, reason: Reason) -> Verdict:
@@ -216,13 +234,14 @@ def refuse_fenced(run: Run, record: UpdateRecord | CheckpointSaved) -> Verdict |
     assert record.learner is not None, "an operator's record has no epoch"
     learner_id = record.learner.learner_id
     state = run.learners.get(learner_id)
-    if state is not None and not state.fenced and state.epoch == record.learner.epoch:
+    found = row(StateOf.LEARNER, type(record).__name__, _phase(state, record.learner.epoch))
+    if found.outcome is Outcome.ACCEPTED:
         return None
     detail = f"current epoch {0 if state is None else state.epoch}"
     if isinstance(record, CheckpointSaved):
-        verdict = _of_checkpoint(record, Outcome.REJECTED, Reason.LEARNER_FENCED)
+        verdict = _of_checkpoint(record, found.outcome, found.reason)
         return dataclasses.replace(verdict, detail=detail)
-    return of_update(record, Outcome.REJECTED, Reason.LEARNER_FENCED, detail)
+    return of_update(record, found.outcome, found.reason, detail)
 
 
 def remember(update: UpdateState, record: UpdateRecord, part: int, at: At, verdict: Verdict) -> UpdateState:

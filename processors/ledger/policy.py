@@ -1,9 +1,9 @@
 """Weights from PolicyPrepared to Activate: prepared, written, acknowledged, active, or abandoned."""
 
-from rollbook.processors.gates import ack_gate, artifact_gate
+from rollbook.processors.gates import ack_gate
 from rollbook.processors.ledger.floor import raise_floor
 from rollbook.processors.ledger.lag import known_policy
-from rollbook.processors.ledger.matrix import PolicyPhase, StateOf, row
+from rollbook.processors.ledger.matrix import LastReport, PolicyPhase, PolicyStanding, Row, StateOf, row
 from rollbook.processors.ledger.moves import quarantine_tainted
 from rollbook.processors.ledger.store import Run
 from rollbook.processors.ledger.verdict import At, Verdict, subject
@@ -21,10 +21,11 @@ def policy_prepared(run: Run, record: PolicyPrepared, at: At) -> Verdict:
     """New weights exist. Facts that waited for the version take their turn; its trajectories are judged by its hash."""
     about = subject("policy", record.version, record.artifact.hash)
     known = run.policies.get(record.version)
-    if known is not None:
-        same = known.content == at.content
-        outcome = Outcome.DUPLICATE if same else Outcome.REJECTED
-        return Verdict(outcome, Reason.DUPLICATE if same else Reason.CONFLICT, subject=about)
+    found = row(StateOf.POLICY, "PolicyPrepared", standing_of(run, known))
+    if known is not None and known.content == at.content:
+        return Verdict(Outcome.DUPLICATE, Reason.DUPLICATE, subject=about)
+    if found.outcome is not Outcome.ACCEPTED:
+        return Verdict(found.outcome, found.reason, subject=about)
     parent = run.policies.get(record.parent_version)
     if parent is None:
         return Verdict(Outcome.REJECTED, Reason.UNKNOWN_PARENT, f"version {record.parent_version}", about)
@@ -42,8 +43,8 @@ def policy_prepared(run: Run, record: PolicyPrepared, at: At) -> Verdict:
     run.policies.put(record.version, policy.model_copy(update={"committed": committed}))
     changes = quarantine_tainted(run, (record.version,), "a tainted policy")
     return Verdict(
-        Outcome.ACCEPTED,
-        Reason.OK,
+        found.outcome,
+        found.reason,
         subject=about,
         released=(*waiting, *_acked_early(run, record)),
         mass_changes=changes,
@@ -114,14 +115,14 @@ def policy_committed(run: Run, record: PolicyCommitted, at: At) -> Verdict:
     ref = record.policy
     about = subject("policy", ref.version, ref.artifact_hash)
     policy = run.policies.get(ref.version)
-    if policy is None:
+    found = row(StateOf.POLICY, "PolicyCommitted", standing_of(run, policy))
+    if found.outcome is Outcome.PENDING:
         return _keep_committed(run, ref, at, about)
-    if policy.artifact.hash != ref.artifact_hash:
+    if policy is not None and policy.artifact.hash != ref.artifact_hash:
         return Verdict(Outcome.REJECTED, Reason.ARTIFACT_MISMATCH, f"known as {policy.artifact.hash}", about)
-    if policy.committed:
-        return Verdict(Outcome.DUPLICATE, Reason.DUPLICATE, subject=about)
-    run.policies.put(ref.version, policy.model_copy(update={"committed": True}))
-    return Verdict(Outcome.ACCEPTED, Reason.OK, subject=about)
+    if policy is not None and found.outcome is Outcome.ACCEPTED:
+        run.policies.put(ref.version, policy.model_copy(update={"committed": True}))
+    return Verdict(found.outcome, found.reason, subject=about)
 
 
 def _keep_committed(run: Run, ref: PolicyRef, at: At, about: Subject) -> Verdict:
@@ -144,15 +145,14 @@ def activation_ack(run: Run, record: ActivationAck, at: At) -> Verdict:
     """What a worker serves: the highest (incarnation, report_seq) counts, whatever the order of arrival."""
     about = subject("worker", record.worker_id, "" if record.serves is None else record.serves.artifact_hash)
     known = run.workers.get(record.worker_id)
-    if known is not None:
-        order = (record.incarnation, record.report_seq)
-        before = (known.incarnation, known.report_seq)
-        if order < before:
-            return Verdict(Outcome.REJECTED, Reason.STALE_ACK, f"later report {before[0]}.{before[1]}", about)
-        if order == before:
-            same = known.content == at.content
-            outcome = Outcome.DUPLICATE if same else Outcome.REJECTED
-            return Verdict(outcome, Reason.DUPLICATE if same else Reason.CONFLICT, subject=about)
+    last = _last_report(known, record)
+    found = row(StateOf.WORKER, "ActivationAck", last)
+    if known is not None and known.content == at.content and last is LastReport.SAME:
+        return Verdict(Outcome.DUPLICATE, Reason.DUPLICATE, subject=about)
+    if found.outcome is not Outcome.ACCEPTED:
+        newer = known if last is LastReport.NEWER else None
+        detail = "" if newer is None else f"later report {newer.incarnation}.{newer.report_seq}"
+        return Verdict(found.outcome, found.reason, detail, about)
     run.workers.put(
         record.worker_id,
         WorkerState(
@@ -165,12 +165,24 @@ def activation_ack(run: Run, record: ActivationAck, at: At) -> Verdict:
             content=at.content,
         ),
     )
-    policy = None if record.serves is None else run.policies.get(record.serves.version)
-    if record.serves is not None and policy is None:
-        return Verdict(Outcome.PENDING, Reason.PENDING, f"version {record.serves.version} is not prepared", about)
-    if record.serves is not None and policy is not None and policy.artifact.hash != record.serves.artifact_hash:
+    if record.serves is None:
+        return Verdict(found.outcome, found.reason, "" if record.failure is None else record.failure.value, about)
+    policy = run.policies.get(record.serves.version)
+    served = row(StateOf.POLICY, "ActivationAck", standing_of(run, policy))
+    if policy is None:
+        return Verdict(served.outcome, served.reason, f"version {record.serves.version} is not prepared", about)
+    if policy.artifact.hash != record.serves.artifact_hash:
         return Verdict(Outcome.ACCEPTED, Reason.ARTIFACT_MISMATCH, f"known as {policy.artifact.hash}", about)
-    return Verdict(Outcome.ACCEPTED, Reason.OK, "" if record.failure is None else record.failure.value, about)
+    return Verdict(served.outcome, served.reason, subject=about)
+
+
+def _last_report(known: WorkerState | None, record: ActivationAck) -> LastReport | None:
+    if known is None:
+        return None
+    order, before = (record.incarnation, record.report_seq), (known.incarnation, known.report_seq)
+    if order == before:
+        return LastReport.SAME
+    return LastReport.NEWER if order < before else LastReport.OLDER
 
 
 def activate(run: Run, record: Activate, at: At) -> Verdict:
@@ -178,11 +190,12 @@ def activate(run: Run, record: Activate, at: At) -> Verdict:
     wanted = record.policy
     about = subject("policy", wanted.version, wanted.artifact_hash)
     policy = known_policy(run, wanted)
+    found = row(StateOf.POLICY, "Activate", standing_of(run, policy))
     if policy is None:
-        return Verdict(Outcome.REJECTED, Reason.UNKNOWN_VERSION, subject=about)
+        return Verdict(found.outcome, found.reason, subject=about)
     if policy.activation_content == at.content:
         return Verdict(Outcome.DUPLICATE, Reason.DUPLICATE, subject=about)
-    refusal, detail = _unfit(run, policy, record)
+    refusal, detail = _unfit(run, policy, record, found)
     if refusal is not None and not run.observes:
         return Verdict(Outcome.REJECTED, refusal, detail, about)
     serves = {
@@ -198,7 +211,7 @@ def activate(run: Run, record: Activate, at: At) -> Verdict:
     broken = refusal or acks
     return Verdict(
         Outcome.ACCEPTED,
-        broken or Reason.ACTIVATED,
+        broken or found.reason,
         detail if broken else "",
         about,
         missing_workers=missing,
@@ -211,17 +224,17 @@ def activate(run: Run, record: Activate, at: At) -> Verdict:
 def policy_abandoned(run: Run, record: PolicyAbandoned, at: At) -> Verdict:
     """The version will never be active; concerns it alone, its descendants stand."""
     policy = run.policies.get(record.version)
-    found = row(StateOf.POLICY, "PolicyAbandoned", None if policy is None else phase_of(run, policy))
+    found = row(StateOf.POLICY, "PolicyAbandoned", standing_of(run, policy))
     about = subject("policy", record.version, "" if policy is None else policy.artifact.hash)
     if policy is None or found.outcome is not Outcome.ACCEPTED:
         return Verdict(found.outcome, found.reason, subject=about)
     run.policies.put(record.version, policy.model_copy(update={"abandoned": True}))
     changes = quarantine_tainted(run, (record.version,), "an abandoned policy")
-    return Verdict(Outcome.ACCEPTED, Reason.OK, record.reason.value, about, mass_changes=changes)
+    return Verdict(found.outcome, found.reason, record.reason.value, about, mass_changes=changes)
 
 
 def phase_of(run: Run, policy: PolicyState) -> PolicyPhase:
-    """What a policy is, for the table of records and states."""
+    """What a policy is, in a word."""
     active = run.head.active is not None and run.head.active.version == policy.version
     if active:
         return PolicyPhase.ACTIVE
@@ -234,18 +247,22 @@ def phase_of(run: Run, policy: PolicyState) -> PolicyPhase:
     return PolicyPhase.COMMITTED if policy.committed else PolicyPhase.PREPARED
 
 
-def _unfit(run: Run, policy: PolicyState, record: Activate) -> tuple[Reason | None, str]:
+def standing_of(run: Run, policy: PolicyState | None) -> PolicyStanding | None:
+    """What a policy is, for the table of records and states; None: unknown."""
+    if policy is None:
+        return None
+    passed = run.head.active is not None and policy.version < run.head.active.version
+    return PolicyStanding(phase_of(run, policy), policy.committed, passed)
+
+
+def _unfit(run: Run, policy: PolicyState, record: Activate, found: Row) -> tuple[Reason | None, str]:
     active = run.head.active
     assert active is not None, "a configured run has an active policy"
     if record.expected_active_version != active.version:
         return Reason.WRONG_EXPECTED, f"active version {active.version}"
-    refusal = artifact_gate(policy.committed, policy.version, active.version)
-    if refusal is not None:
-        return refusal, f"active version {active.version}"
-    if policy.abandoned:
-        return Reason.POLICY_ABANDONED, ""
-    if policy.orphaned:
-        return Reason.POLICY_ORPHANED, ""
+    if found.outcome is not Outcome.ACCEPTED:
+        spoilt = found.reason in (Reason.POLICY_ABANDONED, Reason.POLICY_ORPHANED)
+        return found.reason, "" if spoilt else f"active version {active.version}"
     ancestor: PolicyState | None = policy
     # in gate mode what was activated before had its updates committed
     while ancestor is not None and (run.observes or not ancestor.activated):

@@ -1,19 +1,16 @@
 """Reserve: compare-and-set of trajectories for an update, by name or by a claim of whole groups."""
 
 from rollbook.processors.ledger.claim import choose
-from rollbook.processors.ledger.judge import Asked, Judged, judge
+from rollbook.processors.ledger.judge import Asked, Judged, judge, reserving
 from rollbook.processors.ledger.learner import refuse, remember
 from rollbook.processors.ledger.moves import move
 from rollbook.processors.ledger.room import outgrows
 from rollbook.processors.ledger.store import Run
 from rollbook.processors.ledger.verdict import At, Verdict, item, of_update
-from rollbook.processors.lifecycle import Event
 from rollbook.processors.reasons import Reason
 from rollbook.schemas.records.decision import ItemDecision, Outcome
-from rollbook.schemas.records.ledger import TrajectoryStatus, UpdateState, UpdateStatus
+from rollbook.schemas.records.ledger import UpdateState, UpdateStatus
 from rollbook.schemas.records.update import Reserve, ReserveItem, ReserveMode
-
-_FREE = TrajectoryStatus.REWARDED
 
 
 def reserve(run: Run, record: Reserve, at: At) -> Verdict:
@@ -68,7 +65,7 @@ def _opened(run: Run, record: Reserve, at: At) -> UpdateState:
 
 def _observed(run: Run, record: Reserve, at: At, update: UpdateState, judged: list[Judged]) -> Verdict:
     """In observe mode the trainer has taken what it names: all that can be held is, and refusals are breaches."""
-    free = [found for found in judged if found.trajectory is not None and found.trajectory.status is _FREE]
+    free = [found for found in judged if reserving(found.trajectory).outcome is Outcome.ACCEPTED]
     added = [found.trajectory_id for found in free]
     if outgrows(update, (found.trajectory_id for found in judged), added):
         return of_update(record, Outcome.REJECTED, Reason.UPDATE_FULL)
@@ -83,9 +80,9 @@ def _observed(run: Run, record: Reserve, at: At, update: UpdateState, judged: li
 def _take(run: Run, update: UpdateState, found: Judged) -> ItemDecision:
     before = found.trajectory
     assert before is not None, "only a known trajectory passes"
-    after = before
-    if before.status is _FREE:
-        after = move(run, before, Event.RESERVE, update_id=update.update_id, lag=found.lag, admitted_ratio=None)
+    after, met = before, reserving(before)
+    if met.outcome is Outcome.ACCEPTED:
+        after = move(run, before, *met.events, update_id=update.update_id, lag=found.lag, admitted_ratio=None)
     return item(found.trajectory_id, found.reason, before, after, lag=found.lag, freshness=found.freshness)
 
 

@@ -1,5 +1,6 @@
 """RunConfigured and GenerationContract: what a run is and what it may cite."""
 
+from rollbook.processors.ledger.matrix import ContractPhase, RunPhase, StateOf, row, row_of_run
 from rollbook.processors.ledger.store import Run
 from rollbook.processors.ledger.verdict import At, Verdict, subject
 from rollbook.processors.reasons import Reason
@@ -8,6 +9,18 @@ from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.decision import Outcome
 from rollbook.schemas.records.ledger import ContractState, PolicyState, RunConfig
 from rollbook.schemas.records.run import GenerationContract, RunConfigured
+
+
+def refuse(run: Run, record_type: str) -> Verdict | None:
+    """The answer to a record that meets its run before its first configuration, or after its end."""
+    found = row_of_run(record_type, _phase(run))
+    return None if found.outcome is Outcome.ACCEPTED else Verdict(found.outcome, found.reason)
+
+
+def _phase(run: Run) -> RunPhase | None:
+    if run.head.closed:
+        return RunPhase.CLOSED
+    return RunPhase.OPEN if run.head.config_version else None
 
 
 def run_configured(run: Run, record: RunConfigured, at: At, topic_partitions: int) -> Verdict:
@@ -93,10 +106,12 @@ def generation_contract(run: Run, record: GenerationContract, at: At) -> Verdict
     )
     if record.contract_hash != wanted:
         return Verdict(Outcome.REJECTED, Reason.CONTRACT_HASH_MISMATCH, detail=f"expected {wanted}", subject=about)
-    if record.contract_hash in run.contracts:
-        return Verdict(Outcome.DUPLICATE, Reason.DUPLICATE, subject=about)
+    known = ContractPhase.KNOWN if record.contract_hash in run.contracts else None
+    found = row(StateOf.CONTRACT, "GenerationContract", known)
+    if found.outcome is not Outcome.ACCEPTED:
+        return Verdict(found.outcome, found.reason, subject=about)
     run.contracts.put(
         record.contract_hash,
         ContractState(contract_hash=record.contract_hash, content=at.content, offset=at.offset),
     )
-    return Verdict(Outcome.ACCEPTED, Reason.OK, subject=about)
+    return Verdict(found.outcome, found.reason, subject=about)

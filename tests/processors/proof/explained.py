@@ -28,15 +28,5 @@ EXPLAINED: dict[str, str] = {
     "order: if restored is not None and restored.abandoned | if again is not None in policy.policy_prepared": (
         "a roll-back adds no updates: " + _NEVER_TOGETHER
     ),
-    **dict.fromkeys(
-        (
-            "order: if policy.orphaned | if policy.activated in policy.phase_of",
-            "guard: if policy.orphaned in policy.phase_of",
-            "guard: if policy.activated in policy.phase_of",
-        ),
-        "only PolicyAbandoned asks for the phase, and its rows for orphaned, superseded and committed are alike",
-    ),
     "reason: NOTHING_TAKEN #2 in reserve.reserve": _FALLBACK,
-    "reason: MISSING_ROLLOUT #5 in judge.judge": _FALLBACK,
-    "reason: UNKNOWN_CHECKPOINT #2 in learner.learner_started": _FALLBACK,
 }

@@ -2,13 +2,28 @@
 
 from collections.abc import Callable
 
-from rollbook.processors.ledger.matrix import OPERATORS_ABORT, UNRESERVED_COMMIT, PolicyPhase, StateOf
+from rollbook.processors.ledger.matrix import (
+    ANY_OTHER,
+    OPERATORS_ABORT,
+    POLICY_STATES,
+    UNRESERVED_COMMIT,
+    CheckpointPhase,
+    ContractPhase,
+    LastReport,
+    LearnerPhase,
+    PolicyPhase,
+    PolicyStanding,
+    RunPhase,
+    StateOf,
+)
 from rollbook.processors.lifecycle import NONE
 from rollbook.schemas.records.decision import Decision
 from rollbook.schemas.records.ledger import TrajectoryStatus as T
 from rollbook.schemas.records.ledger import UpdateStatus as U
+from rollbook.schemas.records.policy import AckFailure
 from rollbook.schemas.records.reward import RewardFailure
-from rollbook.schemas.records.run import DriftGate
+from rollbook.schemas.records.run import DriftGate, Enforcement
+from rollbook.schemas.records.update import Checkpoint
 from rollbook.tests.processors.history import History
 from rollbook.tests.processors.proof.compare import ProvenLog
 
@@ -16,9 +31,10 @@ Put = Callable[[History], object]
 Send = Callable[[History], Decision]
 
 
-def opened() -> History:
+def opened(enforcement: Enforcement = Enforcement.GATE) -> History:
     """A run with a learner, other rows to fill updates with, and leases; the naive model looks on."""
-    history = History(log=ProvenLog()).opened(horizon=1, max_lag=0, gate=DriftGate.OFF, lease_ms=1000)
+    history = History(log=ProvenLog())
+    history.opened(horizon=1, max_lag=0, gate=DriftGate.OFF, lease_ms=1000, enforcement=enforcement)
     history.ready("filler", "more", "held")
     history.learner()
     return history
@@ -107,40 +123,151 @@ ON_UPDATES: dict[str, Send] = {
     "Abort": lambda h: h.abort("u"),
     OPERATORS_ABORT: lambda h: h.abort("u", operator=True),
     "RecordingSealed": lambda h: h.sealed("u"),
+    "CheckpointSaved": lambda h: h.saved("c", "u"),
 }
 
 
-def _orphaned(history: History) -> None:
-    history.prepared(1, "u")
-    history.reserve("u", "held")
-    history.abort("u")
+def _standing(standing: PolicyStanding) -> Put:
+    def put(history: History) -> None:
+        history.prepared(1, *(("u",) if standing.phase is PolicyPhase.ORPHANED else ()), committed=standing.written)
+        history.prepared(2, parent=0)
+        active: tuple[int, ...] = (2,) if standing.passed else ()
+        if standing.phase is PolicyPhase.ACTIVE:
+            active = (1,)
+        elif standing.phase is PolicyPhase.SUPERSEDED:
+            active = (1, 2) if standing.passed else (2, 1, 0)
+        elif standing.phase is PolicyPhase.ABANDONED:
+            history.abandoned(1)
+        elif standing.phase is PolicyPhase.ORPHANED:
+            history.reserve("u", "held")
+            history.abort("u")
+        for version in active:
+            history.activate(version)
+
+    return put
 
 
-POLICIES: dict[str, Put] = {
-    NONE: lambda h: None,
-    PolicyPhase.PREPARED: lambda h: h.prepared(1, committed=False),
-    PolicyPhase.COMMITTED: lambda h: h.prepared(1),
-    PolicyPhase.ACTIVE: lambda h: h.advanced(1),
-    PolicyPhase.SUPERSEDED: lambda h: h.advanced(1).advanced(2),
-    PolicyPhase.ABANDONED: lambda h: (h.prepared(1), h.abandoned(1)),
-    PolicyPhase.ORPHANED: _orphaned,
-}
+POLICIES: dict[str, Put] = {NONE: lambda h: None, **{str(one): _standing(one) for one in POLICY_STATES}}
 ON_POLICIES: dict[str, Send] = {
     "PolicyPrepared": lambda h: h.prepared(1, "another"),
     "PolicyCommitted": lambda h: h.written(1),
     "PolicyAbandoned": lambda h: h.abandoned(1),
     "Activate": lambda h: h.activate(1),
+    "ActivationAck": lambda h: h.ack("w", 1),
 }
 
+RUNS: dict[str, Put] = {NONE: lambda h: None, RunPhase.OPEN: lambda h: None, RunPhase.CLOSED: lambda h: h.closed()}
+ON_RUNS: dict[str, Send] = {
+    "RunConfigured": lambda h: h.configured(2),
+    "RunClosed": lambda h: h.closed("again"),
+    ANY_OTHER: lambda h: h.dispatched("t"),
+}
+
+CONTRACTS: dict[str, Put] = {NONE: lambda h: None, ContractPhase.KNOWN: lambda h: h.contract("another")}
+ON_CONTRACTS: dict[str, Send] = {"GenerationContract": lambda h: h.contract("another")}
+
+
+def _current(history: History) -> None:
+    history.learner("l")
+    history.reserve("w", "more", learner="l")
+
+
+def _fenced(history: History) -> None:
+    _current(history)
+    history.started("w", learner="l")
+    history.abort("w", operator=True)
+
+
+def _first_epoch(history: History) -> int:
+    """What all records of the learner name, whatever became of it since."""
+    starts = (found.decision for found in history.log.folded if found.decision.record_type == "LearnerStarted")
+    of_it = (one.sequence for one in starts if one.learner is not None and one.learner.learner_id == "l")
+    return next(of_it, 0)
+
+
+def _by(send: Callable[[History, int], Decision]) -> Send:
+    return lambda history: send(history, _first_epoch(history))
+
+
+def _once_started(send: Callable[[History, int], Decision]) -> Send:
+    return _by(lambda h, epoch: (h.started("w", learner="l", epoch=epoch), send(h, epoch))[1])
+
+
+LEARNERS: dict[str, Put] = {
+    NONE: lambda h: None,
+    LearnerPhase.CURRENT: _current,
+    LearnerPhase.FENCED: _fenced,
+    LearnerPhase.OTHER_EPOCH: lambda h: (h.learner("l"), h.learner("l")),
+}
+ON_LEARNERS: dict[str, Send] = {
+    "LearnerStarted": _by(lambda h, epoch: h.learner("l", expected=epoch)),
+    "Reserve": _by(lambda h, epoch: h.reserve("w", "filler", part=5, learner="l", epoch=epoch)),
+    "Admit": _by(lambda h, epoch: h.admit("w", {"more": 0.0}, learner="l", epoch=epoch)),
+    "UpdateStarted": _by(lambda h, epoch: h.started("w", learner="l", epoch=epoch)),
+    "Commit": _once_started(lambda h, epoch: h.commit("w", "more", learner="l", epoch=epoch)),
+    "Renew": _by(lambda h, epoch: h.renewed("w", learner="l", epoch=epoch)),
+    "Abort": _by(lambda h, epoch: h.abort("w", learner="l", epoch=epoch)),
+    "RecordingSealed": _once_started(lambda h, epoch: h.sealed("w", learner="l", epoch=epoch)),
+    "CheckpointSaved": _by(lambda h, epoch: h.saved("c", learner="l", epoch=epoch)),
+}
+
+
+def _lost(history: History) -> None:
+    history.trained("u9", "filler")
+    history.saved("c", "u9")
+    history.learner()
+
+
+CHECKPOINTS: dict[str, Put] = {
+    NONE: lambda h: None,
+    CheckpointPhase.STANDING: lambda h: h.saved("c"),
+    CheckpointPhase.ORPHANED: _lost,
+    CheckpointPhase.FOREIGN: lambda h: (h.learner("l"), h.saved("c", learner="l")),
+}
+ON_CHECKPOINTS: dict[str, Send] = {
+    "CheckpointSaved": lambda h: h.saved("c", digest="another"),
+    "LearnerStarted": lambda h: h.learner(checkpoint=Checkpoint(id="c", digest="digest of c")),
+}
+
+WORKERS: dict[str, Put] = {
+    NONE: lambda h: None,
+    LastReport.OLDER: lambda h: h.ack("w", 0, seq=1),
+    LastReport.SAME: lambda h: h.ack("w", 0, seq=2, failure=AckFailure.LOAD_FAILED),
+    LastReport.NEWER: lambda h: h.ack("w", 0, seq=3),
+}
+ON_WORKERS: dict[str, Send] = {"ActivationAck": lambda h: h.ack("w", 0, seq=2)}
+
 ALL = {
+    StateOf.RUN: (ON_RUNS, RUNS),
+    StateOf.CONTRACT: (ON_CONTRACTS, CONTRACTS),
     StateOf.TRAJECTORY: (ON_TRAJECTORIES, TRAJECTORIES),
+    StateOf.LEARNER: (ON_LEARNERS, LEARNERS),
     StateOf.UPDATE: (ON_UPDATES, UPDATES),
+    StateOf.CHECKPOINT: (ON_CHECKPOINTS, CHECKPOINTS),
     StateOf.POLICY: (ON_POLICIES, POLICIES),
+    StateOf.WORKER: (ON_WORKERS, WORKERS),
 }
 UNREACHED = {
     (StateOf.UPDATE, "RecordingSealed", U.ROLLED_BACK): "a roll-back begins an epoch: the holder's is another, always",
 }
 """Rows that other rules always come before, and why."""
+_OF_OBSERVED_RUNS = {
+    str(one)
+    for one in POLICY_STATES
+    if one.phase in (PolicyPhase.ACTIVE, PolicyPhase.SUPERSEDED)
+    and not (one.written and (one.passed or one.phase is PolicyPhase.ACTIVE))
+}
+
+
+def driven(of: StateOf, state: str) -> History:
+    """A history that ends in the state."""
+    if (of, state) == (StateOf.RUN, NONE):
+        return History(log=ProvenLog())
+    observed = of is StateOf.POLICY and state in _OF_OBSERVED_RUNS
+    history = opened(Enforcement.OBSERVE if observed else Enforcement.GATE)
+    ALL[of][1][state](history)
+    return history
+
 
 CASES = [
     (of, record, str(state))
