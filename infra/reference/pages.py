@@ -6,8 +6,10 @@ from pathlib import Path
 
 from rollbook.infra.reference.commands import commands
 from rollbook.infra.reference.markdown import page, table
+from rollbook.infra.reference.order import order
 from rollbook.infra.reference.reasons import reasons
 from rollbook.infra.reference.records import records
+from rollbook.infra.reference.settings import settings
 from rollbook.infra.reference.states import lifecycle, records_and_states
 from rollbook.infra.reference.topics import topics
 
@@ -26,10 +28,12 @@ class Page:
 PAGES = (
     Page("lifecycle.md", "the states of a trajectory: diagram and table", lifecycle),
     Page("records-and-states.md", "what becomes of each record in each state", records_and_states),
+    Page("order.md", "the pairs of records whose order matters, and why", order),
     Page("reasons.md", "every reason by stage of the pipeline, with its meaning", reasons),
     Page("records.md", "every record and its fields", records),
     Page("topics.md", "the six topics and their settings", topics),
     Page("commands.md", "every command, its arguments and options", commands),
+    Page("settings.md", "every environment variable", settings),
 )
 
 

@@ -1,0 +1,45 @@
+"""The page of the environment variables. A variable that the code names and this page does not is an error."""
+
+import inspect
+import re
+from collections.abc import Iterator
+
+from rollbook.infra import cli
+from rollbook.infra import settings as leaf
+from rollbook.infra.reference.markdown import code, page, table
+
+_VARIABLE = re.compile(r"\bROLLBOOK_[A-Z_]+\b")
+_DEFAULTS = {
+    leaf.SERVERS_VARIABLE: code(leaf.DEFAULT_BOOTSTRAP_SERVERS),
+    leaf.PREFIX_VARIABLE: code(leaf.DEFAULT_TOPIC_PREFIX),
+    "ROLLBOOK_CACHE_DIR": "the platform's cache folder",
+    "ROLLBOOK_DATA_DIR": "the platform's data folder",
+    "ROLLBOOK_TRACEBACK": "",
+}
+_MEANINGS = {
+    leaf.SERVERS_VARIABLE: "The Kafka cluster: `HOST:PORT`, several with commas. Set but empty is an error.",
+    leaf.PREFIX_VARIABLE: "What every topic's name begins with: ASCII letters, digits, `.`, `_` and `-`, at most "
+    f"{leaf.LONGEST_PREFIX} characters. Set but empty is an error.",
+    "ROLLBOOK_CACHE_DIR": str(leaf.cache_dir.__doc__),
+    "ROLLBOOK_DATA_DIR": str(leaf.data_dir.__doc__),
+    "ROLLBOOK_TRACEBACK": "`1` shows where in the code an error came from, for a report of a defect.",
+}
+
+
+def settings() -> str:
+    """Every variable with its default."""
+    return page(
+        "Settings",
+        "From `infra/settings.py`, the one place that reads the environment (the command itself looks at "
+        "`ROLLBOOK_TRACEBACK`). What belongs to a run is no setting of a machine: it is in its `RunConfigured`, see "
+        "[records](records.md).",
+        table(("variable", "default", "meaning"), _rows()),
+    )
+
+
+def _rows() -> Iterator[tuple[str, str, str]]:
+    named = {name for module in (leaf, cli) for name in _VARIABLE.findall(inspect.getsource(module))}
+    if named != _MEANINGS.keys():
+        raise LookupError(f"the page of the settings and the code differ in {sorted(named ^ _MEANINGS.keys())}")
+    for name, meaning in _MEANINGS.items():
+        yield code(name), _DEFAULTS[name], meaning.replace(f" ({code(name)})", "")
