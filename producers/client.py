@@ -10,6 +10,7 @@ from rollbook.producers.command import YES, Command
 from rollbook.producers.connection import CONNECT_TIMEOUT_S, DELIVERY_TIMEOUT_S, Connection
 from rollbook.producers.decisions import DecisionReader
 from rollbook.producers.errors import DecisionTimeout, DeliveryFailed, QueueFull, error_of
+from rollbook.producers.identifiers import check_identifiers
 from rollbook.producers.identity import new_id, now_ms
 from rollbook.producers.outbox import MAX_BYTES, MAX_EVENTS, Counters, OnError, Outbox
 from rollbook.producers.redaction import Redaction
@@ -74,7 +75,7 @@ class Client:
         self._source = source
         self._options = options or Options()
         self._redaction = self._options.redaction
-        self._header()  # refuses a run id or a name that the contract refuses, before anything is opened
+        check_identifiers(self._header())  # a bad name or run id is refused before anything is opened
         self._connection = Connection(
             settings,
             connect_timeout_s=self._options.connect_timeout_s,

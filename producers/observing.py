@@ -9,6 +9,7 @@ from rollbook.infra.settings import Settings
 from rollbook.producers.client import Options
 from rollbook.producers.epochs import current_epoch
 from rollbook.producers.facts import Facts
+from rollbook.producers.identifiers import check_identifiers, check_update
 from rollbook.producers.identity import new_id, now_ms
 from rollbook.producers.ledger_topic import read_states
 from rollbook.producers.observed import ObservedUpdate
@@ -47,7 +48,7 @@ class ObservingTrainer:
     ) -> None:
         # A name that the contract refuses is refused here, before the training begins.
         source = Source(kind=SourceKind.TRAINER, id=learner_id)
-        Header(run_id=run_id, event_id=new_id(), occurred_at=now_ms(), source=source)
+        check_identifiers(Header(run_id=run_id, event_id=new_id(), occurred_at=now_ms(), source=source))
         self._settings = settings
         self._run_id = run_id
         self._learner_id = learner_id
@@ -70,8 +71,11 @@ class ObservingTrainer:
         self._observer.begin()
 
     def update(self, rollout_id: int, *, update_id: str | None = None) -> ObservedUpdate:
-        """The update of a training iteration, to be used as a context manager; its id is never used again."""
-        facts = Facts(update_id or new_id(), rollout_id, self._rank, self._revisions)
+        """The update of a training iteration, to be used as a context manager; its id is never used again. Raises
+        ContractViolation, and nothing else, for what can name no update."""
+        update_id = new_id() if update_id is None else update_id
+        check_update(update_id, rollout_id)
+        facts = Facts(update_id, rollout_id, self._rank, self._revisions)
         self._updates[facts.update_id] = facts
         return ObservedUpdate(self._observer, facts)
 

@@ -10,6 +10,7 @@ from rollbook.infra.settings import LIFECYCLE_MAX_BYTES, Topic
 from rollbook.producers.connection import Connection, OnDelivered
 from rollbook.producers.delivery import Payload
 from rollbook.producers.errors import ClientClosed, DeliveryFailed, QueueFull
+from rollbook.producers.identifiers import check_identifiers
 from rollbook.producers.lane import Lane, Place
 from rollbook.schemas.codec import encode
 from rollbook.schemas.errors import BadInput, RollbookError
@@ -204,7 +205,7 @@ class Outbox:
             done(None, lost)
             return
         try:
-            value = encode_checked(build(tuple(payload.ref for payload in payloads)))
+            value = _encode(build(tuple(payload.ref for payload in payloads)))
         except RollbookError as error:
             self._settle(encoded_bytes, delivered=False)
             self._tell(error)
@@ -268,7 +269,13 @@ class Outbox:
 
 
 def encode_checked(record: Lifecycle) -> bytes:
-    """The record's bytes. Raises BadInput when it is larger than the lifecycle topic takes."""
+    """The record's bytes. Raises ContractViolation for an identifier that is no name, and BadInput when it is larger
+    than the lifecycle topic takes."""
+    check_identifiers(record)
+    return _encode(record)
+
+
+def _encode(record: Lifecycle) -> bytes:
     value = encode(record)
     if len(value) > LIFECYCLE_MAX_BYTES:
         raise BadInput(

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from rollbook.producers.arrays import Field, Number, mask_array, real, reals
 from rollbook.producers.delivery import Payload
 from rollbook.producers.errors import DeliveryFailed
+from rollbook.producers.identifiers import check_identifiers
 from rollbook.producers.outbox import Outbox, PayloadBytes
 from rollbook.producers.redaction import Redaction
 from rollbook.schemas.codec import encode
@@ -112,7 +113,9 @@ class Recorder:
     def record(self, step_id: int, step: StepArrays) -> None:
         """Queue the recording of an optimizer step."""
         try:
-            data = encode(self._recording(step_id, step))
+            recording = self._recording(step_id, step)
+            check_identifiers(recording)
+            data = encode(recording)
             self._recorded.append((step_id, self._outbox.payload(PayloadBytes(self._update_id, data))))
         except RollbookError as error:
             self._spoil(error)
@@ -157,7 +160,9 @@ class Recorder:
         self._outbox.lose(error)
 
     def _recording(self, step_id: int, step: StepArrays) -> StepRecording:
-        rows = tuple(_row(index, row) for index, row in enumerate(step.rows))
+        batches = self._redaction.distinct(row.micro_batch_id for row in step.rows)
+        rows = tuple(_row(index, row, batches[row.micro_batch_id]) for index, row in enumerate(step.rows))
+        cohorts = self._redaction.distinct(cohort.cohort_id for cohort in step.cohorts)
         return StepRecording(
             run_id=self._header().run_id,
             update_id=self._update_id,
@@ -171,7 +176,7 @@ class Recorder:
             consumer_batch_id=self._redaction.name(step.consumer_batch_id),
             policy=step.policy,
             config=self._redaction.config(step.config),
-            cohorts=tuple(step.cohorts),
+            cohorts=tuple(one.model_copy(update={"cohort_id": cohorts[one.cohort_id]}) for one in step.cohorts),
             rows=rows,
             arrays=_arrays(step.arrays, sum(len(row.loss_mask) for row in rows)),
             old_source=step.old_source,
@@ -183,7 +188,7 @@ class Recorder:
         )
 
 
-def _row(index: int, row: RowArrays) -> RecordedRow:
+def _row(index: int, row: RowArrays, micro_batch_id: str) -> RecordedRow:
     place = Field("StepRecording", f"rows.{index}")
     mask = mask_array(place / "loss_mask", row.loss_mask, len(np.asarray(row.loss_mask)))
     with place.built_here():
@@ -191,7 +196,7 @@ def _row(index: int, row: RowArrays) -> RecordedRow:
             trajectory_id=row.trajectory_id,
             segment=row.segment,
             group_id=row.group_id,
-            micro_batch_id=row.micro_batch_id,
+            micro_batch_id=micro_batch_id,
             prompt_length=row.prompt_length,
             loss_mask=mask_bytes(mask),
             reward=real(row.reward),

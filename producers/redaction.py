@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeVar
@@ -63,9 +63,9 @@ class Redaction:
     that what is hashed still joins.
 
     Names, labels and reasons stay where they are short identifiers (see `name`). What identifies is the user's own
-    name and always stays: ids of runs, trajectories, groups, learners, workers, services, coordinators, updates,
-    checkpoints, cohorts and micro-batches, incarnations, and hashes of artifacts and checkpoints. Put nothing there
-    that nobody may read.
+    name and always stays: ids of runs, trajectories, groups, learners, workers, services, coordinators, updates and
+    checkpoints, incarnations, and hashes of artifacts and checkpoints. There paths, endpoints and texts of several
+    words are refused (`rollbook.producers.identifiers`).
     """
 
     prompts: Treatment = Treatment.HASH
@@ -83,9 +83,12 @@ class Redaction:
                 raise BadInput(f"Redaction: {kind} are token ids, which cannot be truncated: keep, hash or drop them")
 
     def keeping_tokens(self) -> "Redaction":
-        """The same, with all token ids stored: for trainers that load them from the log."""
-        kept = Treatment.KEEP
-        return replace(self, prompts=kept, responses=kept, tool_output=kept)
+        """The same, with all token ids stored that are not dropped: for trainers that load them from the log."""
+        prompts, responses, tool_output = (
+            treatment if treatment is Treatment.DROP else Treatment.KEEP
+            for treatment in (self.prompts, self.responses, self.tool_output)
+        )
+        return replace(self, prompts=prompts, responses=responses, tool_output=tool_output)
 
     def text(self, value: str) -> str:
         """A free text."""
@@ -115,17 +118,24 @@ class Redaction:
         treatment = max([*kinds, self.texts] if is_text else kinds, key=_STRICTNESS.index)
         return self._treat(treatment, value, _beginning(value) if is_text else _part(value)) or "dropped"
 
-    def named(self, items: Iterable[Named]) -> tuple[Named, ...]:
-        """Named values with their names treated, numbered where that has made two alike."""
-        treated: dict[str, Named] = {}
-        for item in items:
-            base = name = self.name(item.name)
+    def distinct(self, names: Iterable[str]) -> dict[str, str]:
+        """What becomes of each of these names, numbered where that has made two alike."""
+        treated: dict[str, str] = {}
+        taken: set[str] = set()
+        for name in dict.fromkeys(names):
+            base = becomes = self.name(name)
             number = 1
-            while name in treated:
+            while becomes in taken:
                 number += 1
-                name = f"{base}-{number}"
-            treated[name] = item.model_copy(update={"name": name})
-        return tuple(treated.values())
+                becomes = f"{base}-{number}"
+            taken.add(becomes)
+            treated[name] = becomes
+        return treated
+
+    def named(self, items: Sequence[Named]) -> tuple[Named, ...]:
+        """Named values with their names treated, numbered where that has made two alike."""
+        names = self.distinct(item.name for item in items)
+        return tuple(item.model_copy(update={"name": names[item.name]}) for item in items)
 
     def fingerprint(self, value: str) -> str:
         """A hash that the caller made, or a name in its place."""
@@ -208,6 +218,11 @@ class Redaction:
     def _digest(self, value: str) -> str:
         data = value.encode("utf-8", "surrogatepass")
         return hmac.new(self.key, data, "sha256").hexdigest() if self.key else hashlib.sha256(data).hexdigest()
+
+
+def holds_a_place(value: str) -> bool:
+    """Whether it has the look of a path or of an endpoint."""
+    return bool(_ENDPOINT.search(value) or _PATH.search(value))
 
 
 def _is_identifier(value: str) -> bool:

@@ -29,7 +29,8 @@ class RolloutWorker(Client):
     """Publishes what one worker generates; nothing here waits for the broker.
 
     `incarnation` must rise with each start of the worker: by default its clock in milliseconds. `keep_tokens` stores
-    the token ids as well, for trainers that load them from the log; else only their digest is published.
+    the token ids as well, but for those that `Options.redaction` drops, for trainers that load them from the log; else
+    only their digest is published.
     `keep_payloads` False publishes digests only, so that neither `load` nor the audit can see masks and log-probs.
     """
 
@@ -107,7 +108,7 @@ class RolloutWorker(Client):
             task=redaction.task(task),
             contract_hash=contract_hash,
             overrides=redaction.named(
-                NamedText(name=name, value=redaction.setting(value)) for name, value in (overrides or {}).items()
+                [NamedText(name=name, value=redaction.setting(value)) for name, value in (overrides or {}).items()]
             ),
             segments=tuple(row.record(redaction) for row in rows),
             finish_reason=finish_reason,

@@ -21,6 +21,7 @@ from rollbook.producers.redaction import Redaction
 from rollbook.producers.renewal import RENEWALS_A_LEASE
 from rollbook.producers.revisions import Revisions
 from rollbook.producers.update import Update
+from rollbook.producers.weights import Weights
 from rollbook.schemas.errors import EnvironmentFault
 from rollbook.schemas.records.common import Header, LearnerRef, PayloadRef, PolicyRef, Source, SourceKind
 from rollbook.schemas.records.decision import Decision, ItemDecision
@@ -80,13 +81,8 @@ class Trainer(Client):
         self._rank = rank
         self._learner: LearnerRef | None = None
         self._condemned: StartAnew | None = None
-        self._own_updates = 0
-        self._last_update_id: str | None = None
+        self._weights = Weights(learner_id)
         self._saving: Command | None = None
-        self._weights_settled = True
-        self._stepped = False
-        self._handed_over: str | None = None
-        self._adopted: str | None = None
         self._fetcher: Fetcher | None = None
 
     def start(self, checkpoint: Checkpoint | None = None, *, expected_epoch: int = 0) -> Decision:
@@ -109,9 +105,7 @@ class Trainer(Client):
             found = Contents()
             if checkpoint is not None:
                 found = self._insist(lambda: contents_of(self._settings, self._run_id, checkpoint.id))
-            self._own_updates, self._last_update_id = found.updates, found.last_update_id
-            self._weights_settled, self._stepped = True, False
-            self._handed_over = self._adopted = None
+            self._weights.loaded(found)
         self._learner = decision.learner
         return decision
 
@@ -120,7 +114,7 @@ class Trainer(Client):
 
         While it is open it is renewed every `renew_every_s` (0: never; by default three times a lease).
         """
-        return self._make_update(update_id or new_id(), rollout_id, renew_every_s)
+        return self._make_update(new_id() if update_id is None else update_id, rollout_id, renew_every_s)
 
     def adopt(self, handle: UpdateHandle, *, renew_every_s: float | None = None) -> Update:
         """Go on with an update that another process of this learner's epoch reserved and handed over.
@@ -130,7 +124,6 @@ class Trainer(Client):
         it was not adopted here, so that these weights lack it; and in a process that has handed one over itself.
         """
         self._check()
-        self.check_trains()
         if handle.run_id != self._run_id or handle.learner.learner_id != self._learner_id:
             raise OutOfOrder(
                 f"the handle is of learner {handle.learner.learner_id} in run {handle.run_id}, this trainer is "
@@ -141,16 +134,8 @@ class Trainer(Client):
                 f"the handle is of epoch {handle.learner.epoch}, this trainer acts for epoch {self._learner.epoch}: a "
                 "learner that starts anew ends what its older epoch reserved"
             )
-        if handle.after not in (None, self._adopted):
-            raise OutOfOrder(
-                f"update {handle.update_id} was handed over after {handle.after}, which these weights lack: adopt all "
-                "that a process hands over in one other process, in order"
-            )
-        if self._learner is None:
-            self._learner = handle.learner
-            self._weights_settled = False  # where this process's weights come from nobody has said
-        self._adopted = handle.update_id
-        self._own_updates = max(self._own_updates, handle.own_updates)
+        self._weights.adopt(handle, known=self._learner is not None)
+        self._learner = handle.learner
         update = self._make_update(handle.update_id, handle.rollout_id, renew_every_s)
         update.resume(handle)
         return update
@@ -174,7 +159,7 @@ class Trainer(Client):
                 header=self._header(),
                 learner=self.learner,
                 checkpoint=checkpoint,
-                last_update_id=self._last_update_id,
+                last_update_id=self.last_update_id,
                 policy=policy,
                 chain=self._decisions.chain,
             )
@@ -207,12 +192,12 @@ class Trainer(Client):
     @property
     def own_updates(self) -> int:
         """Updates in this process's weights: those of its checkpoint, and those that it has committed."""
-        return self._own_updates
+        return self._weights.own_updates
 
     @property
     def last_update_id(self) -> str | None:
         """The last of them in commit order; none: the initial policy's weights."""
-        return self._last_update_id
+        return self._weights.last_update_id
 
     @property
     def may_export(self) -> bool:
@@ -221,8 +206,7 @@ class Trainer(Client):
         So it is from an accepted start to the first step, and from a commit whose decision was read to the next step;
         never from a process that handed an update over, which does not have the weights.
         """
-        settled = self._weights_settled and self._handed_over is None
-        return self._learner is not None and self._condemned is None and settled
+        return self._learner is not None and self._condemned is None and self._weights.may_leave
 
     # What an update asks of its trainer (rollbook.producers.exchange.Desk).
 
@@ -272,28 +256,16 @@ class Trainer(Client):
         self._condemned = self._condemned or cause
 
     def check_trains(self) -> None:
-        if self._handed_over is not None:
-            raise OutOfOrder(
-                f"learner {self._learner_id} handed update {self._handed_over} over, so that its weights are in "
-                "another process: start, adopt, commit and export there; this one reserves and hands over, until it starts anew"
-            )
+        self._weights.check_trained_here()
 
     def hand_over(self, update_id: str) -> str | None:
-        if self._stepped:
-            raise OutOfOrder(
-                f"update {update_id} cannot be handed over while a step of another one is not committed: its weights "
-                "are only here; commit it first"
-            )
-        before, self._handed_over = self._handed_over, update_id
-        return before
+        return self._weights.hand_over(update_id)
 
     def changed_weights(self) -> None:
-        self._weights_settled, self._stepped = False, True
+        self._weights.step()
 
     def committed(self, update_id: str) -> None:
-        self._own_updates += 1
-        self._last_update_id = update_id
-        self._weights_settled, self._stepped = True, False
+        self._weights.committed(update_id)
 
     def activity(self, record_types: Collection[str]) -> int:
         return self._decisions.activity(record_types)

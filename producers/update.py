@@ -11,6 +11,7 @@ from rollbook.producers.errors import NothingTaken, OutOfOrder
 from rollbook.producers.exchange import FEEDS, Desk, Exchange
 from rollbook.producers.handle import UpdateHandle
 from rollbook.producers.holdings import Holdings
+from rollbook.producers.identifiers import check_update
 from rollbook.producers.leaving import Leaving
 from rollbook.producers.loading import LoadedTrajectory
 from rollbook.producers.phase import Phase
@@ -27,7 +28,6 @@ from rollbook.schemas.records.update import (
     ReserveItem,
     ReserveMode,
 )
-from rollbook.schemas.types import INT63_MAX, ContractViolation
 
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
@@ -50,8 +50,7 @@ class Update(Leaving):
         rank: int = 0,
         renew_every_s: float = 0.0,
     ) -> None:
-        if type(rollout_id) is not int or not 0 <= rollout_id <= INT63_MAX:
-            raise ContractViolation("Commit", "rollout_id", f"{rollout_id!r} is not the number of an iteration, from 0")
+        check_update(update_id, rollout_id)
         self._desk = desk
         self._update_id = update_id
         self._rollout_id = rollout_id

@@ -169,9 +169,11 @@ class Planter:
         step = self.step(ids)
         code = Kernel(implementation=self.next(), package=self.next(), version=self.next(), function=self.next())
         config = step.config.model_copy(update={"advantage_estimator": self.next(), "kl_loss_type": self.next()})
+        cohorts = [step.cohorts[0].model_copy(update={"cohort_id": shape}) for shape in SHAPES]
+        rows = [replace(row, micro_batch_id=self.next()) for row in step.rows]
         results = {**step.results, **dict.fromkeys(SHAPES, 0.5)}
         terms = {**step.row_terms, **dict.fromkeys(SHAPES, [0.5] * len(ids))}
-        return replace(step, kernel=code, config=config, results=results, row_terms=terms)
+        return replace(step, kernel=code, config=config, cohorts=cohorts, rows=rows, results=results, row_terms=terms)
 
 
 def publish_in_gate(settings: Settings, options: Options) -> str:

@@ -74,13 +74,11 @@ def test_no_topic_and_no_bundle_holds_a_secret(settings: Settings, how: Treatmen
 IDS = frozenset(
     {
         "artifact_hash",
-        "cohort_id",
         "event_id",
         "group_id",
         "incarnation",
         "last_update_id",
         "learner_id",
-        "micro_batch_id",
         "required_workers",
         "topic",
         "trajectory_id",
@@ -90,7 +88,7 @@ IDS = frozenset(
         "worker_id",
     }
 )
-"""Fields that name something by contract, whatever record they are in."""
+"""Fields that name something by contract, whatever record they are in; see the identifiers' own test."""
 MORE_IDS = ("artifact.hash", "checkpoint.id", "checkpoint.digest", "source.id")
 
 
@@ -277,6 +275,9 @@ AFTER = SegmentArrays([1, 2, 7, 8, 9], [4], [-0.5], policy=POLICY)
         (Redaction(prompts=KEEP), [([1, 2], []), ([], [])]),  # a tool's output would be in the later prompt
         (Redaction(prompts=KEEP, tool_output=KEEP), [([1, 2], []), ([1, 2, 7, 8, 9], [])]),
         (Redaction(KEEP, KEEP, DROP), [([1, 2], [7, -1, -1]), ([], [4])]),
+        (Redaction(prompts=DROP).keeping_tokens(), [([], [7, 8, 9]), ([], [4])]),
+        (Redaction(tool_output=DROP).keeping_tokens(), [([1, 2], [7, -1, -1]), ([], [4])]),
+        (Redaction(responses=DROP).keeping_tokens(), [([1, 2], []), ([1, 2, 7, 8, 9], [])]),
     ],
 )
 def test_which_token_ids_are_stored(redaction: Redaction, stored: list[tuple[list[int], list[int]]]) -> None:
@@ -320,6 +321,7 @@ def publish(run: World, options: Options, keep_tokens: bool) -> str:
         (Redaction(responses=KEEP), False, 0, 5),
         (Redaction(prompts=KEEP), False, 3, 0),
         (Redaction(), True, 3, 5),
+        (Redaction(prompts=DROP), True, 0, 5),
     ],
 )
 def test_redacted_rows_load_and_are_trained_on(
