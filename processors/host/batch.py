@@ -1,11 +1,11 @@
 """One batch: records of several partitions, folded, with all that the transaction has to write."""
 
-import time
 from collections import deque
 from dataclasses import dataclass, field
 
 from confluent_kafka import Message
 
+from rollbook.processors.host.clock import Clock
 from rollbook.processors.ledger.fold import Folded, Ledger, SourceRecord
 
 MAX_RECORDS = 5_000
@@ -33,14 +33,14 @@ class Batch:
     """A record that could not be folded ends the batch: what came before it is committed, then the host stops."""
 
 
-def fold_batch(waiting: "deque[Message]", ledgers: dict[int, Ledger]) -> Batch:
+def fold_batch(waiting: "deque[Message]", ledgers: dict[int, Ledger], clock: Clock) -> Batch:
     """Fold waiting records into the ledgers' journals, up to the limits of a batch; the rest goes on waiting."""
     batch = Batch()
-    began = time.monotonic()
+    began = clock.monotonic()
     while waiting and len(batch.folded) < MAX_RECORDS:
         message = waiting[0]
         value = message.value() or b""
-        if batch.folded and (batch.size + len(value) > MAX_BYTES or time.monotonic() - began > MAX_FOLD_S):
+        if batch.folded and (batch.size + len(value) > MAX_BYTES or clock.monotonic() - began > MAX_FOLD_S):
             break
         partition, offset = message.partition(), message.offset()
         assert partition is not None, "a consumed record has a partition"

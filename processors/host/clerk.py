@@ -4,14 +4,13 @@ It only writes what it noticed; the fold decides, and refuses an expiry that a l
 Its timers start anew after a restore, so a restart of the processor never shortens a lease.
 """
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-
-from confluent_kafka import Producer
+from typing import Any
 
 from rollbook.infra.settings import Settings, Topic
-from rollbook.processors.host.clients import clerk_producer
+from rollbook.processors.host.clock import Clock
+from rollbook.processors.host.kafka import Kafka
 from rollbook.processors.ledger.fold import Ledger
 from rollbook.processors.ledger.store import Run
 from rollbook.schemas.codec import encode, make
@@ -73,11 +72,13 @@ def _held(ledger: Ledger) -> Iterator[tuple[Run, str, int, int]]:
 class LeaseClerk:
     """Writes expiries to the lifecycle topic, outside the host's transactions, when the host is caught up."""
 
-    def __init__(self, settings: Settings, name: str) -> None:
+    def __init__(self, settings: Settings, kafka: Kafka, clock: Clock, name: str) -> None:
         self._settings = settings
+        self._kafka = kafka
+        self._clock = clock
         self._name = name
         self._timers: dict[int, Timers] = {}
-        self._producer: Producer | None = None
+        self._producer: Any = None
 
     def forget(self, partition: int) -> None:
         """The partition was released or restored: its timers start anew."""
@@ -86,7 +87,7 @@ class LeaseClerk:
     def look(self, partition: int, ledger: Ledger) -> None:
         """Write what has expired in a partition that is folded to its end."""
         timers = self._timers.setdefault(partition, Timers())
-        for expiry in timers.look(ledger, time.monotonic()):
+        for expiry in timers.look(ledger, self._clock.monotonic()):
             self._write(partition, expiry)
         if self._producer is not None:
             self._producer.poll(0)
@@ -98,12 +99,12 @@ class LeaseClerk:
 
     def _write(self, partition: int, expiry: Expiry) -> None:
         if self._producer is None:
-            self._producer = clerk_producer(self._settings)
+            self._producer = self._kafka.plain_producer()
         header = make(
             Header,
             run_id=expiry.run_id,
             event_id=f"lease-{expiry.basis}-{self._name}"[:256],
-            occurred_at=time.time_ns() // 1_000_000,
+            occurred_at=self._clock.now_ms(),
             source=make(Source, kind=SourceKind.PROCESSOR, id=self._name[:256]),
         )
         record = make(LeaseExpired, header=header, update_id=expiry.update_id, basis=expiry.basis)

@@ -8,6 +8,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from rollbook.infra.settings import DECISION_MAX_BYTES, Settings
+from rollbook.processors.host.clock import Clock
 from rollbook.processors.host.errors import HostStopped
 
 logger = logging.getLogger("rollbook.processor")
@@ -134,14 +135,14 @@ def reader(settings: Settings, *, committed: bool = True) -> Consumer:
     )
 
 
-def retried(what: str, call: Callable[[], Any]) -> Any:
+def retried(clock: Clock, what: str, call: Callable[[], Any]) -> Any:
     """Repeat a call that asks the cluster, while its error passes: brokers move and come back."""
-    deadline = time.monotonic() + ASK_S
+    deadline = clock.monotonic() + ASK_S
     while True:
         try:
             return call()
         except KafkaException as error:
             fault: KafkaError = error.args[0]
-            if time.monotonic() > deadline or not (fault.retriable() or fault.code() in PASSING):
+            if clock.monotonic() > deadline or not (fault.retriable() or fault.code() in PASSING):
                 raise HostStopped(f"{what}: {fault.str()}: check the broker, then start the processor again") from None
-            time.sleep(0.1)
+            clock.sleep(0.1)

@@ -3,7 +3,6 @@
 import hashlib
 import logging
 import threading
-import time
 from collections import deque
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -12,8 +11,10 @@ from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.freshness import snapshot
 from rollbook.processors.host.batch import MAX_RECORDS, Batch, Failure, fold_batch
 from rollbook.processors.host.clerk import LeaseClerk
-from rollbook.processors.host.clients import group_consumer, retried
+from rollbook.processors.host.clients import retried
+from rollbook.processors.host.clock import Clock, SystemClock
 from rollbook.processors.host.errors import Action, Fenced, HostStopped, action_for
+from rollbook.processors.host.kafka import Cluster, Kafka
 from rollbook.processors.host.restore import REQUEST_TIMEOUT_S, Opening, Stopped
 from rollbook.processors.host.transaction import OutcomeUnknown, Transactions
 from rollbook.processors.ledger.fold import Ledger
@@ -41,17 +42,28 @@ class Host:
     """One processor instance. `name` is stable over restarts: it is transactional id and static group member at once,
     so that the newest process of a name wins and an older one is fenced."""
 
-    def __init__(self, settings: Settings, name: str, session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        name: str,
+        session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS,
+        *,
+        kafka: Kafka | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self._settings = settings
+        self._kafka = kafka or Cluster(settings)
+        self._clock = clock or SystemClock()
         self._name = f"{settings.topic_prefix}{name}"  # transactional ids are one namespace for the whole cluster
         self._session_timeout_ms = session_timeout_ms
         self._lifecycle = settings.topic(Topic.LIFECYCLE)
         self._ledgers: dict[int, Ledger] = {}
         self._next: dict[int, int] = {}  # first offset that no committed transaction contains
         self._taken: dict[int, int] = {}  # last offset put among the waiting
+        self._stopped: dict[int, Failure] = {}  # partitions with a record that this version cannot fold
         self._waiting: deque[Message] = deque()
         self._failure: BaseException | None = None
-        self._clerk = LeaseClerk(settings, self._name)
+        self._clerk = LeaseClerk(settings, self._kafka, self._clock, self._name)
         self._distrusted = False
         self._looked = 0.0
         self.decided = 0
@@ -60,8 +72,8 @@ class Host:
         """Work until `stop` is set. Raises `Fenced` or `HostStopped`."""
         self._stop = stop
         # 1. The transactional id first: it fences a predecessor and ends what it left open.
-        self._transactions = Transactions(self._settings, self._name)
-        self._consumer: Consumer = group_consumer(self._settings, self._name, self._session_timeout_ms)
+        self._transactions = Transactions(self._kafka, self._clock, self._name)
+        self._consumer: Consumer = self._kafka.consumer(self._name, self._session_timeout_ms)
         self._topic_partitions = self._count_partitions()
         try:
             self._consumer.subscribe(
@@ -83,7 +95,7 @@ class Host:
             topic = self._consumer.list_topics(self._lifecycle, timeout=REQUEST_TIMEOUT_S).topics[self._lifecycle]
             return len(topic.partitions)
 
-        count = retried(f"partitions of {self._lifecycle}", ask)
+        count = retried(self._clock, f"partitions of {self._lifecycle}", ask)
         if not count:
             raise HostStopped(f"topic {self._lifecycle} does not exist: run `rollbook topics create`")
         return int(count)
@@ -99,13 +111,21 @@ class Host:
         consumer.incremental_assign(started)
 
     def _open(self, consumer: Consumer, partition: int) -> TopicPartition:
-        began = time.monotonic()
-        opening = Opening(self._settings, self._name, partition, self._topic_partitions, self._stop)
+        began = self._clock.monotonic()
+        opening = Opening(
+            self._settings,
+            self._kafka,
+            self._clock,
+            self._name,
+            partition,
+            self._topic_partitions,
+            self._stop.is_set,
+        )
         restored = opening.open(consumer)
         self._ledgers[partition] = restored.ledger
         self._clerk.forget(partition)
         offset = self._next[partition] = restored.next_offset
-        seconds = time.monotonic() - began
+        seconds = self._clock.monotonic() - began
         logger.info(
             "partition %d: restored %d records in %.2f s, goes on at %d", partition, restored.rows, seconds, offset
         )
@@ -115,6 +135,7 @@ class Host:
         gone = {source.partition for source in partitions}
         self._waiting = deque(message for message in self._waiting if message.partition() not in gone)
         for partition in gone:
+            self._stopped.pop(partition, None)
             self._taken.pop(partition, None)
             self._ledgers.pop(partition, None)
             self._clerk.forget(partition)
@@ -156,6 +177,8 @@ class Host:
     def _keep(self, message: Message) -> None:
         """What was decided already is not decided again, whatever makes the consumer deliver it twice."""
         partition, offset = message.partition(), message.offset()
+        if partition in self._stopped:
+            return
         if partition in self._ledgers and partition is not None and offset is not None:
             last = self._taken.get(partition, -1)
             if offset >= self._next[partition] and offset > last:
@@ -164,7 +187,7 @@ class Host:
 
     def _look_at_leases(self) -> None:
         """Only where the fold has reached the end of the log: a Renew that waits there must be read first."""
-        now = time.monotonic()
+        now = self._clock.monotonic()
         if self._waiting or now - self._looked < LEASE_LOOK_S:
             return
         self._looked = now
@@ -175,13 +198,13 @@ class Host:
                 self._clerk.look(partition, ledger)
 
     def _process(self) -> None:
-        batch = fold_batch(self._waiting, self._ledgers)
+        batch = fold_batch(self._waiting, self._ledgers, self._clock)
         if batch.folded:
             if not self._transact(batch):
                 return  # all of it is read and folded again, a failure included
             self.decided += len(batch.folded)
         if batch.failure is not None:
-            self._stop_at(batch.failure)
+            self._stop_partition(batch.failure)
 
     def _transact(self, batch: Batch) -> bool:
         """Steps 3, 4 and 7. True when the transaction is known to have committed."""
@@ -306,7 +329,7 @@ class Host:
 
     def _seek(self, partition: int) -> None:
         place = TopicPartition(self._lifecycle, partition, self._next[partition])
-        retried(f"seeking in {self._lifecycle}:{partition}", lambda: self._consumer.seek(place))
+        retried(self._clock, f"seeking in {self._lifecycle}:{partition}", lambda: self._consumer.seek(place))
 
     def _fenced(self) -> Fenced:
         return Fenced(
@@ -314,9 +337,16 @@ class Host:
             "another --name"
         )
 
-    def _stop_at(self, failure: Failure) -> None:
+    def _stop_partition(self, failure: Failure) -> None:
+        """6. A record that this version cannot fold stops its partition, and no other."""
+        self._stopped[failure.partition] = failure
+        self._waiting = deque(message for message in self._waiting if message.partition() != failure.partition)
         where = f"{self._lifecycle}:{failure.partition} offset {failure.offset}"
-        raise HostStopped(
+        problem = (
             f"stopped before {where}: {type(failure.error).__name__}: {failure.error}; nothing after it was decided, "
             "nothing is lost; install a version that can fold it and start again"
-        ) from failure.error
+        )
+        if self._stopped.keys() >= self._ledgers.keys():
+            raise HostStopped(problem) from failure.error
+        logger.error("%s; the other partitions go on", problem, exc_info=failure.error)
+        self._consumer.pause([TopicPartition(self._lifecycle, failure.partition)])

@@ -5,15 +5,16 @@ ledger partition; then everything up to there. Whatever committed before the fir
 """
 
 import logging
-import threading
-import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
 
 from rollbook.infra.settings import Settings, Topic
-from rollbook.processors.host.clients import reader, retried, transactional_producer
+from rollbook.processors.host.clients import TRANSACTION_TIMEOUT_MS, retried
+from rollbook.processors.host.clock import Clock
 from rollbook.processors.host.errors import HostStopped
+from rollbook.processors.host.kafka import Kafka
 from rollbook.processors.ledger.fold import Ledger
 from rollbook.processors.ledger.rebuild import Rebuild
 
@@ -41,15 +42,24 @@ class Opening:
     """Opens one partition for a processor instance."""
 
     def __init__(
-        self, settings: Settings, name: str, partition: int, topic_partitions: int, stop: threading.Event
+        self,
+        settings: Settings,
+        kafka: Kafka,
+        clock: Clock,
+        name: str,
+        partition: int,
+        topic_partitions: int,
+        stopping: Callable[[], bool],
     ) -> None:
         self._settings = settings
+        self._kafka = kafka
+        self._clock = clock
         self._name = name
         self._partition = partition
         self._topic_partitions = topic_partitions
-        self._stop = stop
+        self._stopping = stopping
         self._source = TopicPartition(settings.topic(Topic.LIFECYCLE), partition)
-        self._fence: tuple[str, Producer] | None = None  # kept: its end would not undo the fence, its life costs little
+        self._fence: tuple[str, object] | None = None  # kept: its end would not undo the fence, its life costs little
 
     def open(self, group: Consumer) -> Restored:
         """The restored partition. Where group offset and ledger disagree, both are read once more before anybody is
@@ -68,6 +78,7 @@ class Opening:
         committed = self._committed(group)
         restored = self._restore()
         low, _ = retried(
+            self._clock,
             f"watermarks of {self._source.topic}:{self._partition}",
             lambda: group.get_watermark_offsets(self._source, timeout=REQUEST_TIMEOUT_S),
         )
@@ -88,7 +99,7 @@ class Opening:
             if self._end(place, stable=True) < self._end(place, stable=False):
                 self._end_transaction_of(self._last_owner())
         what = f"group offset of {self._source.topic}:{self._partition}"
-        return int(retried(what, lambda: self._ask(group, REQUEST_TIMEOUT_S)))
+        return int(retried(self._clock, what, lambda: self._ask(group, REQUEST_TIMEOUT_S)))
 
     def _ask(self, group: Consumer, timeout_s: float) -> int:
         found = group.committed([self._source], timeout=timeout_s)[0]
@@ -105,7 +116,7 @@ class Opening:
         if owner is None or owner == self._name or (self._fence is not None and self._fence[0] == owner):
             return
         logger.warning("partition %d: ending the open transaction of %s", self._partition, owner)
-        self._fence = (owner, transactional_producer(self._settings, owner))
+        self._fence = (owner, self._kafka.producer(owner, TRANSACTION_TIMEOUT_MS))
 
     def _restore(self) -> Restored:
         rebuild = self._rebuild(stable=False)
@@ -116,15 +127,15 @@ class Opening:
         rebuild = Rebuild(self._partition, self._topic_partitions)
         place = TopicPartition(self._settings.topic(Topic.LEDGER), self._partition, OFFSET_BEGINNING)
         end = self._end(place, stable=stable)
-        consumer = reader(self._settings)
+        consumer = self._kafka.reader()
         try:
             consumer.assign([place])
-            at, since, began = 0, time.monotonic(), time.monotonic()
+            at, since, began = 0, self._clock.monotonic(), self._clock.monotonic()
             while at < end:
-                if self._stop.is_set():
+                if self._stopping():
                     raise Stopped
                 self._take(consumer, rebuild)
-                now, position = time.monotonic(), max(0, int(consumer.position([place])[0].offset))
+                now, position = self._clock.monotonic(), max(0, int(consumer.position([place])[0].offset))
                 if position > at:
                     at, since = position, now
                 elif now - since > STUCK_AFTER_S:
@@ -142,9 +153,10 @@ class Opening:
 
     def _end(self, place: TopicPartition, *, stable: bool) -> int:
         """The last stable offset of a partition, or its real end."""
-        asked = reader(self._settings, committed=stable)
+        asked = self._kafka.reader(committed=stable)
         try:
             _, end = retried(
+                self._clock,
                 f"watermarks of {place.topic}:{place.partition}",
                 lambda: asked.get_watermark_offsets(place, timeout=REQUEST_TIMEOUT_S),
             )

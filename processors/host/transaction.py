@@ -5,16 +5,14 @@ run in a thread of their own, and one that does not come back in time is left be
 its transaction is unknown, and the next producer of the same transactional id settles it.
 """
 
-import queue
-import threading
-import time
 from collections.abc import Callable
 
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
-from rollbook.infra.settings import Settings
-from rollbook.processors.host.clients import TRANSACTION_TIMEOUT_MS, transactional_producer
+from rollbook.processors.host.clients import TRANSACTION_TIMEOUT_MS
+from rollbook.processors.host.clock import Clock
 from rollbook.processors.host.errors import Action, HostStopped, action_for
+from rollbook.processors.host.kafka import Kafka
 
 CALL_S = 10.0
 """What a call is given; librdkafka ends it then, if it does."""
@@ -36,18 +34,19 @@ class OutcomeUnknown(Exception):
 class Transactions:
     """One transactional id and its producer."""
 
-    def __init__(self, settings: Settings, name: str) -> None:
-        self._settings = settings
+    def __init__(self, kafka: Kafka, clock: Clock, name: str) -> None:
+        self._kafka = kafka
+        self._clock = clock
         self._name = name
         self._left_behind = 0
         self._began = 0.0
         self._timeout_ms = TRANSACTION_TIMEOUT_MS
-        self._producer: Producer = transactional_producer(settings, name)
-        self._caller = _Caller()
+        self._producer = kafka.producer(name, self._timeout_ms)
+        self._caller = kafka.caller()
 
     def begin(self) -> None:
         """Open a transaction."""
-        self._began = time.monotonic()
+        self._began = self._clock.monotonic()
         self._producer.begin_transaction()
 
     def produce(self, topic: str, partition: int, key: bytes, value: bytes | None, timestamp: int = 0) -> None:
@@ -74,7 +73,7 @@ class Transactions:
     @property
     def overdue(self) -> bool:
         """Whether the transaction is older than the broker lets it be: aborted there, and the producer fenced."""
-        return time.monotonic() - self._began > self._timeout_ms / 1000
+        return self._clock.monotonic() - self._began > self._timeout_ms / 1000
 
     def allow(self, *, long: bool) -> None:
         """Before a transaction: whether it may be a long one. The time-out is the producer's, so that is changed."""
@@ -92,8 +91,8 @@ class Transactions:
                     f"{self._left_behind} transactions of {self._name} never came back: check the broker, then start "
                     "the processor again"
                 )
-            self._caller = _Caller()
-        self._producer = transactional_producer(self._settings, self._name, self._timeout_ms)
+            self._caller = self._kafka.caller()
+        self._producer = self._kafka.producer(self._name, self._timeout_ms)
 
     @property
     def _call_s(self) -> float:
@@ -101,45 +100,14 @@ class Transactions:
 
     def _call(self, call: Callable[[], object]) -> None:
         """The same call again while the error is retriable; anything else is the caller's."""
-        deadline = time.monotonic() + self._call_s
+        deadline = self._clock.monotonic() + self._call_s
         while True:
             try:
                 self._caller.run(call, self._call_s + SPARE_S)
                 return
+            except TimeoutError as stuck:
+                raise OutcomeUnknown(str(stuck)) from None
             except KafkaException as error:
-                if action_for(error.args[0]) is not Action.RETRY or time.monotonic() > deadline:
+                if action_for(error.args[0]) is not Action.RETRY or self._clock.monotonic() > deadline:
                     raise
-                time.sleep(0.05)
-
-
-class _Caller:
-    """Runs one call at a time in a daemon thread; a call that does not come back keeps the thread, and its producer."""
-
-    def __init__(self) -> None:
-        self.busy = False
-        self._calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
-        self._results: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
-        threading.Thread(target=self._work, name="transactions", daemon=True).start()
-
-    def run(self, call: Callable[[], object], seconds: float) -> None:
-        """Run the call and raise what it raises; `OutcomeUnknown` when it does not come back."""
-        self.busy = True
-        self._calls.put(call)
-        try:
-            failure = self._results.get(timeout=seconds)
-        except queue.Empty:
-            raise OutcomeUnknown(f"a call did not come back within {seconds:.0f} s") from None
-        self.busy = False
-        if failure is not None:
-            raise failure
-
-    def _work(self) -> None:
-        while True:
-            call = self._calls.get()
-            try:
-                call()
-            except BaseException as failure:
-                self._results.put(failure)
-            else:
-                self._results.put(None)
-            del call  # or this thread would keep a producer alive that nobody uses any more
+                self._clock.sleep(0.05)

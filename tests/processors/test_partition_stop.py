@@ -1,0 +1,61 @@
+"""A record that this version cannot fold stops its partition, and no other: on the real broker."""
+
+import logging
+import threading
+
+import pytest
+
+from rollbook.infra.settings import Settings, Topic
+from rollbook.processors.host.errors import HostStopped
+from rollbook.processors.host.loop import Host
+from rollbook.processors.ledger import fold
+from rollbook.schemas.partition import partition_of
+from rollbook.tests import recount
+from rollbook.tests.conftest import PARTITIONS
+from rollbook.tests.processors.hosting import SESSION_TIMEOUT_MS, host_in_thread, send
+from rollbook.tests.processors.test_host import _ack, _await, _configured
+
+NAMES = {partition_of(f"run-{at}", PARTITIONS): f"run-{at}" for at in range(99)}
+"""A run in each partition."""
+OLD, NEW = NAMES[0], NAMES[1]
+
+
+def record(run_id: str, value: bytes) -> tuple[int, bytes, bytes]:
+    return partition_of(run_id, PARTITIONS), run_id.encode(), value
+
+
+def decided(settings: Settings, run_id: str) -> int:
+    decisions = recount.read_topic(settings.bootstrap_servers, settings.topic(Topic.DECISIONS))
+    return sum(one.key == run_id.encode() for one in decisions)
+
+
+def test_a_newer_fold_version_stops_its_partition_until_the_host_knows_it(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(fold, "FOLD_VERSION", 0)  # a package that is older than what NEW asks for
+    with monkeypatch.context() as older, host_in_thread(settings):
+        older.setattr(fold, "FOLD_VERSION", 1)
+        send(settings, [record(OLD, _configured(OLD))])
+        _await(lambda: decided(settings, OLD) == 1)
+        older.setattr(fold, "FOLD_VERSION", 0)
+        with caplog.at_level(logging.ERROR, "rollbook.processor"):
+            send(settings, [record(NEW, _configured(NEW)), record(NEW, _ack(NEW, 1))])
+            _await(lambda: "the other partitions go on" in caplog.text)
+        send(settings, [record(OLD, _ack(OLD, number)) for number in range(1, 50)])
+        _await(lambda: decided(settings, OLD) == 50)
+        assert decided(settings, NEW) == 0
+    assert f"offset 0: NewerFoldVersion: lifecycle partition {partition_of(NEW, PARTITIONS)} offset 0" in caplog.text
+    monkeypatch.undo()
+    with host_in_thread(settings):
+        _await(lambda: decided(settings, NEW) == 2)
+    lifecycle = recount.read_topic(settings.bootstrap_servers, settings.topic(Topic.LIFECYCLE))
+    decisions = recount.read_topic(settings.bootstrap_servers, settings.topic(Topic.DECISIONS))
+    recount.check_decisions(lifecycle, decisions, recount.Codec())
+
+
+def test_a_host_none_of_whose_partitions_can_go_on_stops(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fold, "FOLD_VERSION", 0)
+    send(settings, [record(run_id, _configured(run_id)) for run_id in NAMES.values()])
+    with pytest.raises(HostStopped, match=r"stopped before .*install a version that can fold it"):
+        Host(settings, "p0", SESSION_TIMEOUT_MS).run(threading.Event())
+    assert recount.read_topic(settings.bootstrap_servers, settings.topic(Topic.DECISIONS)) == []
