@@ -27,6 +27,7 @@ from rollbook.producers.errors import (
     StartAnew,
     UpdateEnded,
     UpdateInDoubt,
+    WrongEnforcement,
 )
 from rollbook.producers.facts import ObservedRow
 from rollbook.producers.handle import UpdateHandle
@@ -83,6 +84,7 @@ __all__ = [
     "UpdateEnded",
     "UpdateHandle",
     "UpdateInDoubt",
+    "WrongEnforcement",
     "current_epoch",
     "new_id",
     "new_identity",

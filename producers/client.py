@@ -14,7 +14,7 @@ from rollbook.producers.identifiers import check_identifiers
 from rollbook.producers.identity import new_id, now_ms
 from rollbook.producers.outbox import MAX_BYTES, MAX_EVENTS, Counters, OnError, Outbox
 from rollbook.producers.redaction import Redaction
-from rollbook.producers.revisions import Revisions
+from rollbook.producers.verdicts import Verdicts
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.common import Header, Lifecycle, Source, SourceKind
 from rollbook.schemas.records.decision import Decision
@@ -68,7 +68,7 @@ class Client:
         options: Options | None,
         *,
         commands: bool,
-        revisions: Revisions | None = None,
+        verdicts: Verdicts | None = None,
     ) -> None:
         self._settings = settings
         self._run_id = run_id
@@ -87,6 +87,7 @@ class Client:
             on_error=self._options.on_error,
             max_events=self._options.max_events,
             max_bytes=self._options.max_bytes,
+            on_queued=None if verdicts is None else verdicts.expect,
         )
         self._reader: DecisionReader | None = None
         if commands:
@@ -96,7 +97,7 @@ class Client:
                     run_id,
                     self._outbox.partition,
                     connect_timeout_s=self._options.connect_timeout_s,
-                    revisions=revisions,
+                    verdicts=verdicts,
                 )
             except BaseException:
                 self._connection.close()

@@ -12,7 +12,7 @@ from rollbook.infra.settings import Settings, Topic
 from rollbook.producers.errors import ClientBroken, ClientClosed
 from rollbook.producers.process import Ownership
 from rollbook.producers.reading import group_less_consumer, watermarks
-from rollbook.producers.revisions import Revisions
+from rollbook.producers.verdicts import Verdicts
 from rollbook.schemas.codec import Decoded, unwrap, validate
 from rollbook.schemas.errors import EnvironmentFault, RollbookError
 from rollbook.schemas.records.decision import Decision, Outcome
@@ -47,8 +47,8 @@ class _Activity:
 class DecisionReader:
     """Follows one partition of `decisions` from its end at the time of the call, in a thread of its own.
 
-    `expect` comes before the record is sent, `wait` after; only decisions that are expected are kept. `revisions` takes
-    in what all decisions say of trajectories. Raises EnvironmentFault when the topic cannot be read.
+    `expect` comes before the record is sent, `wait` after; only decisions that are expected are kept. `verdicts` hears
+    of all decisions of the run. Raises EnvironmentFault when the topic cannot be read.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class DecisionReader:
         partition: int,
         *,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        revisions: Revisions | None = None,
+        verdicts: Verdicts | None = None,
     ) -> None:
         self._ownership = Ownership("decision reader")
         self._run_id = run_id
@@ -67,7 +67,7 @@ class DecisionReader:
         self._expected: OrderedDict[str, _Expected] = OrderedDict()
         self._activity = _Activity()
         self._chain = ""
-        self._revisions = revisions
+        self._verdicts = verdicts
         self._fault: ClientBroken | None = None
         self._stopping = threading.Event()
         self._consumer = follow(settings)
@@ -210,8 +210,8 @@ class DecisionReader:
                 entry.answers.append(decoded)
             if decoded.fields["run_id"] == self._run_id:
                 self._chain = str(decoded.fields["chain"])
-                if self._revisions is not None:
-                    self._revisions.note_items(decoded.fields["items"])
+                if self._verdicts is not None:
+                    self._verdicts.note(decoded)
                 if decoded.fields["outcome"] == Outcome.ACCEPTED.value:
                     record_type = str(decoded.fields["record_type"])
                     self._activity.accepted[record_type] = self._activity.accepted.get(record_type, 0) + 1

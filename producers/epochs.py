@@ -1,11 +1,12 @@
-"""What the ledger knows of a learner: its epoch, for a supervisor that starts the next process, and what a checkpoint
-of it contains."""
+"""What the ledger knows of a learner and its run: the epoch, for a supervisor that starts the next process, what a
+checkpoint contains, and whether the run gates."""
 
 from dataclasses import dataclass
 
 from rollbook.infra.settings import Settings
 from rollbook.producers.ledger_topic import read_states
-from rollbook.schemas.records.ledger import CheckpointState, LearnerState, UpdateState, UpdateStatus
+from rollbook.schemas.records.ledger import CheckpointState, LearnerState, RunConfig, UpdateState, UpdateStatus
+from rollbook.schemas.records.run import Enforcement
 
 _DEADLINE_S = 30.0
 
@@ -28,6 +29,12 @@ def current_epoch(settings: Settings, run_id: str, learner_id: str, *, deadline_
         if isinstance(state, LearnerState) and state.learner_id == learner_id:
             return state.epoch
     return 0
+
+
+def enforcement_of(settings: Settings, run_id: str, *, deadline_s: float = _DEADLINE_S) -> Enforcement | None:
+    """Whether a run gates or observes; none while the ledger knows no such run. Raises EnvironmentFault."""
+    states = read_states(settings, run_id, frozenset({"config"}), deadline_s=deadline_s)
+    return next((state.enforcement for state in states if isinstance(state, RunConfig)), None)
 
 
 def contents_of(settings: Settings, run_id: str, checkpoint_id: str, *, deadline_s: float = _DEADLINE_S) -> Contents:

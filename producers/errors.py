@@ -3,6 +3,7 @@
 from rollbook.processors.reasons import MEANING, Reason
 from rollbook.schemas.errors import AnswerNo, BadInput, EnvironmentFault
 from rollbook.schemas.records.decision import Decision
+from rollbook.schemas.records.run import Enforcement
 
 
 class QueueFull(EnvironmentFault):
@@ -43,6 +44,17 @@ class NotTrainable(BadInput):
 
 class OutOfOrder(BadInput):
     """The call cannot be made in the state that the learner or the update is in."""
+
+
+class WrongEnforcement(BadInput):
+    """The client gates and the run only observes, or the other way round."""
+
+    def __init__(self, run_id: str, enforcement: Enforcement) -> None:
+        fit = "Trainer" if enforcement is Enforcement.GATE else "ObservingTrainer"
+        super().__init__(
+            f"run {run_id} was configured with enforcement {enforcement.value}, which this client is not made for: use "
+            f"{fit}, or a run with the other enforcement"
+        )
 
 
 class Refused(AnswerNo):

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from rollbook.producers.arrays import Field, active_reals, mask_array
 from rollbook.producers.drift import admit_item, current_payloads
 from rollbook.producers.recording import Recorder, StepArrays
-from rollbook.producers.revisions import Revisions
 from rollbook.producers.trainer import Trainer
 from rollbook.producers.update_records import UpdateRecords
 from rollbook.schemas.digests import FloatArray, Mask, evidence_digest, trajectory_evidence_digest
@@ -26,8 +25,8 @@ from rollbook.schemas.records.update import (
     ReserveMode,
 )
 
-SETTLE_S = 2.0
-"""How long the thread gives the ledger to have seen the rewards of what was taken: the revision is theirs."""
+_ANY_REVISION = 0
+"""Who waits for no decision cannot know revisions: in a run that observes the ledger compares none."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,6 @@ class Facts:
     update_id: str
     rollout_id: int
     rank: int
-    revisions: Revisions
     last_sent: float | None = None
     """When the ledger was last told of it, on the monotonic clock; none before the first time."""
     is_over: bool = False
@@ -106,9 +104,7 @@ class Facts:
 
     def reserve(self, trainer: Trainer, ids: Sequence[str], policy: PolicyRef) -> None:
         """The training took these rows."""
-        # Only this thread waits, and without the right revision the ledger would note a breach that was none.
-        trainer.decisions.wait_until(lambda: all(self.revisions.waits(one) for one in ids), SETTLE_S)
-        items = [ReserveItem(trajectory_id=one, expected_revision=self.revisions.of(one)) for one in ids]
+        items = [ReserveItem(trajectory_id=one, expected_revision=_ANY_REVISION) for one in ids]
         records = self._of(trainer).records
         self._publish(trainer, records.reserve(self._reserve_part, policy, ReserveMode.AVAILABLE, items=items))
         self._reserve_part += 1

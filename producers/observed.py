@@ -77,7 +77,7 @@ class ObservedUpdate:
     def commit(self) -> None:
         """The steps are in the weights; leaving the block says so too. Recordings are sealed after it."""
         if not self._over:
-            self._over = True
+            self._over = self._facts.is_over = True
             done = Done(tuple(self._steps), dict(self._not_trained))
             self._tell(lambda trainer: self._facts.commit(trainer, done))
 

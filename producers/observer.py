@@ -7,13 +7,20 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from rollbook.producers.errors import QueueFull
+from rollbook.producers.errors import QueueFull, error_of
 from rollbook.producers.outbox import Counters, OnError
 from rollbook.producers.trainer import Trainer
+from rollbook.producers.verdicts import Verdicts
+from rollbook.schemas.codec import validate
 from rollbook.schemas.errors import EnvironmentFault, RollbookError
+from rollbook.schemas.records.decision import Decision
 
+SETTLE_S = 0.5
+"""How long what is told waits before it is published: the reward of a row that the training takes is under way from
+another producer, and comes before it in the log."""
+_LAST_DECISIONS_S = 2.0
 _RETRY_S = 1.0
 _WARN_EVERY_S = 30.0
 _LOG = logging.getLogger("rollbook.producers")
@@ -24,18 +31,20 @@ Tell = Callable[[Trainer], None]
 class _Told:
     tell: Tell
     size: int
+    at: float
 
 
 class Observer:
     """`open_trainer` gives a started trainer, or raises: EnvironmentFault is tried again, anything else is for good.
 
-    Whatever goes wrong is counted, told to `on_error` or logged (each kind now and then), and never raised. `idle` is
-    called in the thread, at least every `idle_s`.
+    Whatever goes wrong is counted, told to `on_error` or logged (each kind now and then), and never raised; so is what
+    the ledger refuses, each reason now and then. `idle` is called in the thread, at least every `idle_s`.
     """
 
     def __init__(
         self,
         open_trainer: Callable[[], Trainer],
+        verdicts: Verdicts,
         *,
         max_events: int,
         max_bytes: int,
@@ -44,6 +53,7 @@ class Observer:
         idle_s: float,
     ) -> None:
         self._open_trainer = open_trainer
+        self._verdicts = verdicts
         self._max_events = max_events
         self._max_bytes = max_bytes
         self._on_error = on_error
@@ -57,7 +67,7 @@ class Observer:
         self._ending_at: float | None = None
         self._over: RollbookError | None = None
         self._trainer: Trainer | None = None
-        self._warned: dict[type[RollbookError], float] = {}
+        self._warned: dict[str, float] = {}
         self._thread = threading.Thread(target=self._serve, name="rollbook-observer", daemon=True)
 
     def begin(self) -> None:
@@ -66,9 +76,9 @@ class Observer:
 
     @property
     def counters(self) -> Counters:
-        """Records published and delivered so far, and everything that was lost on the way."""
+        """Records published and delivered so far, everything that was lost on the way, and what was refused."""
         sent = Counters() if self._trainer is None else self._trainer.counters
-        return Counters(sent.published, sent.delivered, sent.lost + self._lost)
+        return replace(sent, lost=sent.lost + self._lost, refused=self._verdicts.refused)
 
     def tell(self, tell: Tell, size: int = 0) -> None:
         """Have the thread do it in its turn. `size`: bytes that it keeps alive until then."""
@@ -80,7 +90,7 @@ class Observer:
             if full:
                 problem = QueueFull(f"{len(self._queue)} events wait for the broker: the newest is not recorded")
             if problem is None:
-                self._queue.append(_Told(tell, size))
+                self._queue.append(_Told(tell, size, time.monotonic()))
                 self._bytes += size
                 self._changed.notify_all()
         if problem is not None:
@@ -95,12 +105,8 @@ class Observer:
     def warn(self, error: RollbookError) -> None:
         """Tell of trouble."""
         if self._on_error is not None:
-            try:
-                self._on_error(error)
-            except Exception:  # the callback is not ours
-                _LOG.exception("on_error itself failed on: %s", error)
-        elif time.monotonic() - self._warned.get(type(error), -_WARN_EVERY_S) >= _WARN_EVERY_S:
-            self._warned[type(error)] = time.monotonic()
+            self._tell(self._on_error, error)
+        elif self._is_due(type(error).__name__):
             _LOG.warning("training goes on unrecorded (%d events lost): %s", self.counters.lost, error)
 
     def close(self, deadline_s: float) -> None:
@@ -125,21 +131,61 @@ class Observer:
             self._trainer = self._opened()
             if self._trainer is None:
                 return
-            while (told := self._next()) is not None or not self._is_ending:
+            while (told := self._next()) is not None or self._queue or not self._is_ending:
                 if told is not None:
                     self._safely(told.tell, self._trainer)
                 self._safely(self._idle, self._trainer)
-            assert self._ending_at is not None
-            self._trainer.close(max(0.1, self._ending_at - time.monotonic()))
+                self._tell_of_refused()
+            self._end(self._trainer)
         except RollbookError as error:
             self.warn(error)
         except Exception:  # a defect of ours: it must not reach the training either
             _LOG.exception("the observing thread failed: nothing more is recorded")
             self._refuse(EnvironmentFault("the observing thread failed; see the log"))
 
+    def _end(self, trainer: Trainer) -> None:
+        trainer.outbox.flush(self._left_s)
+        # What is refused last is told of as well, unless the decisions are slow.
+        trainer.decisions.wait_until(lambda: self._verdicts.all_read, min(self._left_s, _LAST_DECISIONS_S))
+        self._tell_of_refused()
+        trainer.close(self._left_s)
+
     @property
     def _is_ending(self) -> bool:
         return self._ending_at is not None
+
+    @property
+    def _is_late(self) -> bool:
+        return self._ending_at is not None and time.monotonic() >= self._ending_at
+
+    @property
+    def _left_s(self) -> float:
+        assert self._ending_at is not None, "the end has been asked for"
+        return max(0.1, self._ending_at - time.monotonic())
+
+    def _tell_of_refused(self) -> None:
+        for refused in self._verdicts.take_refused():
+            decision = validate(refused)
+            assert isinstance(decision, Decision)
+            if not self._is_due(decision.reason):
+                continue
+            if self._on_error is not None:
+                self._tell(self._on_error, error_of(decision))
+            else:
+                _LOG.warning("%d records counted for nothing so far: %s", self._verdicts.refused, error_of(decision))
+
+    def _is_due(self, kind: str) -> bool:
+        """Whether trouble of this kind was not told of just now."""
+        if time.monotonic() - self._warned.get(kind, -_WARN_EVERY_S) < _WARN_EVERY_S:
+            return False
+        self._warned[kind] = time.monotonic()
+        return True
+
+    def _tell(self, on_error: OnError, error: RollbookError) -> None:
+        try:
+            on_error(error)
+        except Exception:  # the callback is not ours
+            _LOG.exception("on_error itself failed on: %s", error)
 
     def _opened(self) -> Trainer | None:
         while True:
@@ -163,9 +209,14 @@ class Observer:
         self.warn(error)
 
     def _next(self) -> _Told | None:
+        """What is to be published next; none for as long as the thread may be idle, or at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._is_ending, self._idle_s)
             if not self._queue:
+                return None
+            unsettled_s = self._queue[0].at + SETTLE_S - time.monotonic()
+            if unsettled_s > 0 and not self._is_late:
+                self._changed.wait_for(lambda: self._is_late, min(unsettled_s, self._idle_s))
                 return None
             told = self._queue.popleft()
             self._bytes -= told.size

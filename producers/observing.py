@@ -4,6 +4,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from types import TracebackType
+from weakref import WeakValueDictionary
 
 from rollbook.infra.settings import Settings
 from rollbook.producers.client import Options
@@ -11,26 +12,27 @@ from rollbook.producers.epochs import current_epoch
 from rollbook.producers.facts import Facts
 from rollbook.producers.identifiers import check_identifiers, check_update
 from rollbook.producers.identity import new_id, now_ms
-from rollbook.producers.ledger_topic import read_states
 from rollbook.producers.observed import ObservedUpdate
 from rollbook.producers.observer import Observer
 from rollbook.producers.outbox import Counters
 from rollbook.producers.renewal import RENEWALS_A_LEASE
-from rollbook.producers.revisions import Revisions
 from rollbook.producers.trainer import Trainer
+from rollbook.producers.verdicts import Verdicts
 from rollbook.schemas.errors import RollbookError
 from rollbook.schemas.records.common import Header, PolicyRef, Source, SourceKind
+from rollbook.schemas.records.run import Enforcement
 from rollbook.schemas.records.update import Checkpoint, CheckpointSaved
 
 _IDLE_S = 1.0
-_LEDGER_S = 30.0
 
 
 class ObservingTrainer:
     """A learner of a run with `enforcement: observe`: what it reports is taken as a fact, and judged afterwards.
 
     A broker that is down costs a warning and events that are counted as lost (`counters`), from the constructor to the
-    end of the block. It takes the learner over from whoever held it, unless `expected_epoch` says whom it follows.
+    end of the block; so does what the ledger refuses, `learner_fenced` above all: it counts for nothing, and is counted
+    as refused. In a run that gates nothing is recorded. It takes the learner over from whoever held it, unless
+    `expected_epoch` says whom it follows.
     """
 
     def __init__(
@@ -58,10 +60,12 @@ class ObservingTrainer:
         self._renew_every_s = lease_ms / 1000 / RENEWALS_A_LEASE
         self._rank = rank
         self._options = options or Options()
-        self._revisions = Revisions()
-        self._updates: dict[str, Facts] = {}
+        self._verdicts = Verdicts()
+        # An update that nobody holds any more is over, whether it was committed or not: it is not renewed for ever.
+        self._updates: WeakValueDictionary[str, Facts] = WeakValueDictionary()
         self._observer = Observer(
             self._open,
+            self._verdicts,
             max_events=self._options.max_events,
             max_bytes=self._options.max_bytes,
             on_error=self._options.on_error,
@@ -75,7 +79,7 @@ class ObservingTrainer:
         ContractViolation, and nothing else, for what can name no update."""
         update_id = new_id() if update_id is None else update_id
         check_update(update_id, rollout_id)
-        facts = Facts(update_id, rollout_id, self._rank, self._revisions)
+        facts = Facts(update_id, rollout_id, self._rank)
         self._updates[facts.update_id] = facts
         return ObservedUpdate(self._observer, facts)
 
@@ -85,7 +89,8 @@ class ObservingTrainer:
 
     @property
     def counters(self) -> Counters:
-        """Records published, delivered and lost; what was never taken counts as lost."""
+        """Records published, delivered and lost, where what was never taken counts as lost; and those that the ledger
+        refused, which count for nothing."""
         return self._observer.counters
 
     def close(self, deadline_s: float | None = None) -> None:
@@ -111,15 +116,14 @@ class ObservingTrainer:
             incarnation=self._incarnation,
             rank=self._rank,
             options=replace(self._options, on_error=self._observer.warn),
-            revisions=self._revisions,
+            enforcement=Enforcement.OBSERVE,
+            verdicts=self._verdicts,
         )
         try:
             epoch = self._expected_epoch
             if epoch is None:
                 epoch = current_epoch(self._settings, self._run_id, self._learner_id)
             trainer.start(self._checkpoint, expected_epoch=epoch)
-            states = read_states(self._settings, self._run_id, frozenset({"trajectory"}), deadline_s=_LEDGER_S)
-            self._revisions.note_states(states)
         except BaseException:
             with suppress(RollbookError):
                 trainer.close(0.0)
@@ -128,10 +132,10 @@ class ObservingTrainer:
 
     def _renew(self, trainer: Trainer) -> None:
         now = time.monotonic()
-        for update_id, facts in list(self._updates.items()):
-            if facts.is_over:
-                del self._updates[update_id]
-            elif self._renew_every_s and facts.last_sent is not None and now - facts.last_sent > self._renew_every_s:
+        for facts in list(self._updates.values()):
+            if not self._renew_every_s or facts.last_sent is None or facts.is_over:
+                continue
+            if now - facts.last_sent > self._renew_every_s:
                 facts.renew(trainer)
 
     def _saved(self, trainer: Trainer, checkpoint_id: str, digest: str, policy: PolicyRef) -> None:

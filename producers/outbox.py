@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rollbook.infra.settings import LIFECYCLE_MAX_BYTES, Topic
 from rollbook.producers.connection import Connection, OnDelivered
@@ -33,6 +33,8 @@ class Counters:
     published: int = 0
     delivered: int = 0
     lost: int = 0
+    refused: int = 0
+    """Of a client that waits for no decision: records that the ledger refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +62,14 @@ class Outbox:
         on_error: OnError | None = None,
         max_events: int = MAX_EVENTS,
         max_bytes: int = MAX_BYTES,
+        on_queued: Callable[[str], None] | None = None,
     ) -> None:
+        """`on_queued` hears the event id of each record that is not a command before it leaves."""
         self._connection = connection
         self._run_id = run_id
         self.partition = partition_of(run_id, connection.partitions(Topic.LIFECYCLE))
         self._on_error = on_error
+        self._on_queued = on_queued
         self._max_events = max_events
         self._max_bytes = max_bytes
         self._changed = threading.Condition()
@@ -84,12 +89,14 @@ class Outbox:
         waiting = [(payload.key, split(payload.data)) for payload in payloads]
         handles = [self._handle(key, chunks) for key, chunks in waiting]
         # Built once with stand-in references, so that whatever the contract refuses is raised here and sends nothing.
-        encoded_bytes = len(encode_checked(build(tuple(handle.ref for handle in handles))))
+        draft = build(tuple(handle.ref for handle in handles))
+        encoded_bytes = len(encode_checked(draft))
         try:
             self._take(encoded_bytes + sum(len(payload.data) for payload in payloads))
         except QueueFull as full:
             self.lose(full)
             return
+        self._note_queued(draft)
         place = self._lane.queue(lambda: self._produce(handles, build, encoded_bytes))
         for (key, chunks), handle in zip(waiting, handles, strict=True):
             self._send_chunks(key, chunks, handle)
@@ -107,12 +114,14 @@ class Outbox:
     def publish_after(self, payloads: Sequence[Payload], build: Build) -> None:
         """Queue a record that refers to payloads queued before; it holds no later one back."""
         self._connection.check()
-        encoded_bytes = len(encode_checked(build(tuple(handle.ref for handle in payloads))))
+        draft = build(tuple(handle.ref for handle in payloads))
+        encoded_bytes = len(encode_checked(draft))
         try:
             self._take(encoded_bytes)
         except QueueFull as full:
             self.lose(full)
             return
+        self._note_queued(draft)
         place = self._lane.queue(lambda: self._produce(payloads, build, encoded_bytes), holds=False)
         self._go_after(payloads, place)
 
@@ -152,6 +161,10 @@ class Outbox:
         if error is not None:
             raise error
         return left
+
+    def _note_queued(self, record: Lifecycle) -> None:
+        if self._on_queued is not None:
+            self._on_queued(record.header.event_id)
 
     def _handle(self, key: str, chunks: Sequence[bytes]) -> Payload:
         partition = partition_of(key, self._connection.partitions(Topic.PAYLOADS))
@@ -234,7 +247,7 @@ class Outbox:
             self._events += events
             self._bytes += size
             counters = self._counters
-            self._counters = Counters(counters.published + events, counters.delivered, counters.lost)
+            self._counters = replace(counters, published=counters.published + events)
 
     def _release(self, size: int, events: int) -> None:
         with self._changed:
@@ -245,8 +258,8 @@ class Outbox:
     def _settle(self, size: int, delivered: bool) -> None:
         with self._changed:
             counters = self._counters
-            self._counters = Counters(
-                counters.published, counters.delivered + delivered, counters.lost + (not delivered)
+            self._counters = replace(
+                counters, delivered=counters.delivered + delivered, lost=counters.lost + (not delivered)
             )
         self._release(size, events=1)
 
@@ -254,7 +267,7 @@ class Outbox:
         """Count and tell of an event that is lost, without raising into the caller."""
         with self._changed:
             counters = self._counters
-            self._counters = Counters(counters.published, counters.delivered, counters.lost + 1)
+            self._counters = replace(counters, lost=counters.lost + 1)
         self._tell(error)
 
     def _tell(self, error: RollbookError) -> None:

@@ -10,8 +10,8 @@ from rollbook.infra.settings import Settings
 from rollbook.producers.client import Client, Options
 from rollbook.producers.command import Command
 from rollbook.producers.decisions import DecisionReader
-from rollbook.producers.epochs import Contents, contents_of
-from rollbook.producers.errors import ClientBroken, OutOfOrder, PayloadLost, Refused, StartAnew
+from rollbook.producers.epochs import Contents, contents_of, enforcement_of
+from rollbook.producers.errors import ClientBroken, OutOfOrder, PayloadLost, Refused, StartAnew, WrongEnforcement
 from rollbook.producers.fetch import Fetcher
 from rollbook.producers.handle import UpdateHandle
 from rollbook.producers.identity import new_id
@@ -19,13 +19,13 @@ from rollbook.producers.loading import LoadedTrajectory, load_trajectories
 from rollbook.producers.outbox import Outbox, PayloadBytes
 from rollbook.producers.redaction import Redaction
 from rollbook.producers.renewal import RENEWALS_A_LEASE
-from rollbook.producers.revisions import Revisions
 from rollbook.producers.update import Update
+from rollbook.producers.verdicts import Verdicts
 from rollbook.producers.weights import Weights
 from rollbook.schemas.errors import EnvironmentFault
 from rollbook.schemas.records.common import Header, LearnerRef, PayloadRef, PolicyRef, Source, SourceKind
 from rollbook.schemas.records.decision import Decision, ItemDecision
-from rollbook.schemas.records.run import DriftGate
+from rollbook.schemas.records.run import DriftGate, Enforcement
 from rollbook.schemas.records.update import Checkpoint, CheckpointSaved, LearnerStarted
 
 _LOAD_S = 60.0
@@ -69,10 +69,12 @@ class Trainer(Client):
         on_unavailable: OnUnavailable = OnUnavailable.STOP,
         rank: int = 0,
         options: Options | None = None,
-        revisions: Revisions | None = None,
+        enforcement: Enforcement = Enforcement.GATE,
+        verdicts: Verdicts | None = None,
     ) -> None:
         source = Source(kind=SourceKind.TRAINER, id=learner_id)
-        super().__init__(settings, run_id, source, options, commands=True, revisions=revisions)
+        super().__init__(settings, run_id, source, options, commands=True, verdicts=verdicts)
+        self._enforcement = enforcement
         self._learner_id = learner_id
         self._incarnation = new_id() if incarnation is None else incarnation
         self._drift_gate = drift_gate
@@ -90,8 +92,9 @@ class Trainer(Client):
         this process from here on.
 
         `expected_epoch` is the epoch that this process believes to follow; the first is 0. Raises EpochConflict when
-        another process was faster: this one exits.
+        another process was faster: this one exits. Raises WrongEnforcement in a run that only observes.
         """
+        is_fit = self._learner is not None or self._check_enforcement()
         record = LearnerStarted(
             header=self._header(),
             learner_id=self._learner_id,
@@ -106,6 +109,8 @@ class Trainer(Client):
             if checkpoint is not None:
                 found = self._insist(lambda: contents_of(self._settings, self._run_id, checkpoint.id))
             self._weights.loaded(found)
+        if not is_fit:  # the run was configured only meanwhile
+            self._check_enforcement()
         self._learner = decision.learner
         return decision
 
@@ -297,6 +302,13 @@ class Trainer(Client):
     @property
     def _name(self) -> str:
         return f"{self._learner_id[:_NAME_CHARACTERS]}-e{self.learner.epoch}"
+
+    def _check_enforcement(self) -> bool:
+        """Whether the ledger knows the run already. Raises WrongEnforcement."""
+        found = self._insist(lambda: enforcement_of(self._settings, self._run_id))
+        if found is not None and found is not self._enforcement:
+            raise WrongEnforcement(self._run_id, found)
+        return found is not None
 
     def _make_update(self, update_id: str, rollout_id: int, renew_every_s: float | None) -> Update:
         self._check()
