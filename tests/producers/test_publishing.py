@@ -145,6 +145,7 @@ class Cluster:
         assert pid is not None
         os.kill(pid, signal.SIGSTOP)
         try:
+            os.waitid(os.P_PID, pid, os.WSTOPPED)  # its threads stop one by one, and each could still answer
             yield
         finally:
             os.kill(pid, signal.SIGCONT)
