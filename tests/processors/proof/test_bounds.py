@@ -3,9 +3,10 @@ survived."""
 
 import pytest
 
-from rollbook.processors.ledger import fold
+from rollbook.processors.ledger import claim, fold, room
+from rollbook.schemas.records.run import DriftGate, Enforcement
 from rollbook.schemas.records.update import ClaimOrder
-from rollbook.tests.processors.history import History, says
+from rollbook.tests.processors.history import History, reasons, says
 from rollbook.tests.processors.log import Log
 from rollbook.tests.processors.proof.compare import ProvenLog
 
@@ -42,6 +43,27 @@ def test_a_claim_that_has_its_groups_passes_over_no_more() -> None:
     assert history.last.detail == "1 groups passed over"
 
 
+def test_a_claim_that_has_all_that_fits_passes_over_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    history = History().opened()
+    history.learner()
+    history.ready("t0", "t1")
+    monkeypatch.setattr(claim, "MAX_ITEMS", 1)
+    assert says(history.claim("u0", 2)) == "accepted ok"
+    assert (len(history.last.items), history.last.detail) == (1, "")
+
+
+@pytest.mark.parametrize(("most", "outgrown"), [(135, False), (134, True)])
+def test_an_update_may_fill_its_room(monkeypatch: pytest.MonkeyPatch, most: int, outgrown: bool) -> None:
+    history = History().opened()
+    history.ready("t0").learner()
+    history.reserve("u0", "t0")
+    update = history.run.updates.get("u0")
+    assert update is not None
+    monkeypatch.setattr(room, "ROOM_BYTES", most)
+    bare = update.model_copy(update={"held": (), "answers": ()})
+    assert room.outgrows(bare, answered=("t",), held=("t",)) is outgrown, "held 5, its answers 65 each, in bytes"
+
+
 def test_a_row_that_is_tainted_and_below_the_floor_is_given_back_to_quarantine() -> None:
     history = proven().opened(horizon=1, max_lag=1)
     history.learner()
@@ -62,3 +84,10 @@ def test_a_worker_that_serves_a_prepared_version_with_other_weights_is_told_at_o
     assert says(history.ack("w", 1, "other-weights")) == "accepted artifact_mismatch"
     assert history.last.detail == "known as weights-1"
     assert says(history.ack("w", 1)) == "accepted ok"
+
+
+def test_where_only_policies_wait_a_row_trained_on_too_early_finds_no_place() -> None:
+    history = proven().opened(enforcement=Enforcement.OBSERVE, gate=DriftGate.OFF, max_pending=1)
+    history.learner()
+    history.written(1)
+    assert reasons(history.commit("u0", "t0")) == {"t0": "pending_full"}
