@@ -180,9 +180,9 @@ def _last_report(known: WorkerState | None, record: ActivationAck) -> LastReport
     if known is None:
         return None
     order, before = (record.incarnation, record.report_seq), (known.incarnation, known.report_seq)
-    if order == before:
-        return LastReport.SAME
-    return LastReport.NEWER if order < before else LastReport.OLDER
+    if order < before:
+        return LastReport.NEWER
+    return LastReport.SAME if order == before else LastReport.OLDER
 
 
 def activate(run: Run, record: Activate, at: At) -> Verdict:

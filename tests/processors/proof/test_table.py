@@ -44,7 +44,7 @@ def test_what_a_record_does_to_a_state(of: StateOf, record: str, state: str) -> 
     if of is StateOf.TRAJECTORY:
         _check_trajectory(history, decision, record, state)
     elif of in WHOLE and expected.outcome is Outcome.ACCEPTED:
-        assert decision.outcome is Outcome.ACCEPTED
+        assert (decision.outcome, expected.reason) == (Outcome.ACCEPTED, Reason.OK)
     elif history.run.observes and record == "Activate":
         assert (decision.outcome, decision.reason) == (Outcome.ACCEPTED, expected.reason)
         assert decision.violation == (expected.outcome is not Outcome.ACCEPTED)
