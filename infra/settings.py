@@ -2,14 +2,19 @@
 
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import platformdirs
 
 from rollbook.schemas.errors import BadInput
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
 
 DEFAULT_BOOTSTRAP_SERVERS = "127.0.0.1:9092"
 DEFAULT_TOPIC_PREFIX = "rollbook."
@@ -33,6 +38,50 @@ class Topic(StrEnum):
 
 SERVERS_VARIABLE = "ROLLBOOK_BOOTSTRAP_SERVERS"
 PREFIX_VARIABLE = "ROLLBOOK_TOPIC_PREFIX"
+KAFKA_VARIABLE = "ROLLBOOK_KAFKA_"
+"""With the name of a librdkafka setting behind it, in capitals and with underscores for its dots."""
+FILE_VARIABLE = "ROLLBOOK_KAFKA_CONFIG"
+
+_PLACE = "the cluster has a variable of its own, ROLLBOOK_BOOTSTRAP_SERVERS"
+_READING = "rollbook reads committed records from the offsets that it knows"
+_EXACT = "exactly-once depends on it"
+_OFFSETS = "the ledger topic says where the fold stands, and offsets are committed in its transactions alone"
+_GROUP = "it says who folds which partition"
+_WAITING = "clients have arguments for how long they wait"
+_SESSION = "it is `rollbook processor run --session-timeout-ms`"
+RESERVED: Mapping[str, str] = {
+    "bootstrap.servers": _PLACE,
+    "metadata.broker.list": _PLACE,
+    "transactional.id": f"{_EXACT}; it is `rollbook processor run --name`",
+    "transaction.timeout.ms": _EXACT,
+    "enable.idempotence": _EXACT,
+    "enable.gapless.guarantee": _EXACT,
+    "acks": _EXACT,
+    "request.required.acks": _EXACT,
+    "isolation.level": _READING,
+    "auto.offset.reset": _READING,
+    "enable.partition.eof": _READING,
+    "allow.auto.create.topics": "`rollbook topics create` makes the topics, with their settings",
+    "group.id": _GROUP,
+    "group.instance.id": f"{_GROUP}; it is `rollbook processor run --name`",
+    "group.protocol": _GROUP,
+    "group.remote.assignor": _GROUP,
+    "partition.assignment.strategy": _GROUP,
+    "session.timeout.ms": _SESSION,
+    "heartbeat.interval.ms": _SESSION,
+    "enable.auto.commit": _OFFSETS,
+    "enable.auto.offset.store": _OFFSETS,
+    "delivery.timeout.ms": _WAITING,
+    "message.timeout.ms": _WAITING,
+    "message.max.bytes": "the contract bounds the records, and the topics are made for that",
+    "queue.buffering.max.messages": "the clients bound what waits in one place of their own",
+    "queue.buffering.max.kbytes": "the clients bound what waits in one place of their own",
+}
+"""The librdkafka settings that are not to be given, each with the reason."""
+_SECRET = re.compile(r"password|passphrase|secret|jaas|\.pem$|oauthbearer\.config|kinit\.cmd")
+_MANUAL = "librdkafka's CONFIGURATION.md"
+_KAFKA_NAME = re.compile(r"[a-z0-9]+(\.[a-z0-9]+)*|log_level", re.ASCII)
+
 # Kafka's own rule for a topic's name, of which the prefix is the beginning.
 _LEGAL_IN_A_TOPIC = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 _LONGEST_TOPIC = 249
@@ -42,13 +91,16 @@ _SHOWN = 60
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Which cluster and which topics. Build it with `Settings.from_env()` unless a test needs its own.
+    """Which cluster, which topics, and how to be let in. Build it with `Settings.from_env()` unless a test needs its
+    own.
 
-    Raises BadInput for servers or a prefix that no cluster can have.
+    `kafka` are librdkafka settings for every client, by name: security above all. Their values are shown nowhere.
+    Raises BadInput for servers or a prefix that no cluster can have, and for settings that are not to be given.
     """
 
     bootstrap_servers: str = DEFAULT_BOOTSTRAP_SERVERS
     topic_prefix: str = DEFAULT_TOPIC_PREFIX
+    kafka: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         _check(SERVERS_VARIABLE, self.bootstrap_servers, DEFAULT_BOOTSTRAP_SERVERS)
@@ -68,6 +120,31 @@ class Settings:
                 f"{PREFIX_VARIABLE} is {_quoted(self.topic_prefix)}, {len(self.topic_prefix)} characters long: use at "
                 f"most {LONGEST_PREFIX}, since a topic's name has at most {_LONGEST_TOPIC}"
             )
+        if self.kafka:
+            _check_kafka(self.kafka)
+
+    def client(self, own: Mapping[str, Any]) -> dict[str, Any]:
+        """The configuration of any Kafka client of rollbook: its own, what `kafka` adds or changes, and the cluster."""
+        config = {**own, **dict(self.kafka), "bootstrap.servers": self.bootstrap_servers}
+        tell = config.get("error_cb")
+        if tell is not None and any(_is_secret(name) for name, _ in self.kafka):
+            config["error_cb"] = lambda error: tell(self._without_secrets(error))
+        return config
+
+    def hidden(self, text: str) -> str:
+        """The text without any secret of the settings."""
+        for name, value in self.kafka:
+            if _is_secret(name):
+                text = text.replace(value, "***")
+        return text
+
+    def _without_secrets(self, error: "KafkaError") -> "KafkaError":
+        from confluent_kafka import KafkaError
+
+        text = error.str()
+        if self.hidden(text) == text:
+            return error
+        return KafkaError(error.code(), self.hidden(text), error.fatal(), error.retriable(), error.txn_requires_abort())
 
     def topic(self, topic: Topic) -> str:
         """The full name of a topic on the cluster."""
@@ -75,11 +152,14 @@ class Settings:
 
     @staticmethod
     def from_env(environ: Mapping[str, str] | None = None) -> "Settings":
-        """Read `ROLLBOOK_BOOTSTRAP_SERVERS` and `ROLLBOOK_TOPIC_PREFIX`; unset means the default, empty is an error."""
+        """Read the environment; unset means the default, empty is an error. A variable for a librdkafka setting counts
+        more than the file's line for it."""
         env = os.environ if environ is None else environ
+        kafka = {**dict(_kafka_of_file(env)), **dict(_kafka_of_variables(env))}
         return Settings(
             bootstrap_servers=env.get(SERVERS_VARIABLE, DEFAULT_BOOTSTRAP_SERVERS).strip(),
             topic_prefix=env.get(PREFIX_VARIABLE, DEFAULT_TOPIC_PREFIX).strip(),
+            kafka=tuple(sorted(kafka.items())),
         )
 
 
@@ -91,6 +171,73 @@ def cache_dir() -> Path:
 def data_dir() -> Path:
     """Where data that must survive lives, such as the broker's logs (`ROLLBOOK_DATA_DIR`)."""
     return Path(os.environ.get("ROLLBOOK_DATA_DIR") or platformdirs.user_data_path("rollbook")).absolute()
+
+
+def variable_for(setting: str) -> str:
+    """The environment variable of a librdkafka setting."""
+    return f"{KAFKA_VARIABLE}{setting.replace('.', '_').upper()}"
+
+
+def _kafka_of_variables(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for variable, value in env.items():
+        if variable.startswith(KAFKA_VARIABLE) and variable != FILE_VARIABLE:
+            if not value.strip():
+                raise BadInput(f"{variable} is set but empty: unset it, or set it to a value")
+            name = variable.removeprefix(KAFKA_VARIABLE).lower()
+            yield name if name == "log_level" else name.replace("_", "."), value
+
+
+def _kafka_of_file(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Lines of NAME=VALUE; what is wrong with one is told by its number, since any line may hold a secret."""
+    if FILE_VARIABLE not in env:
+        return
+    path = Path(env[FILE_VARIABLE])
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as fault:
+        why = fault.strerror if isinstance(fault, OSError) else "it is not UTF-8"
+        raise BadInput(
+            f"{FILE_VARIABLE} is {ascii(str(path))}, which cannot be read ({why}): set it to a file of lines NAME=VALUE"
+        ) from None
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if line and not line.startswith("#"):
+            name, _, value = (part.strip() for part in line.partition("="))
+            if not value or not _KAFKA_NAME.fullmatch(name):
+                raise BadInput(
+                    f"{ascii(str(path))}, line {number}: not NAME=VALUE with the name of a librdkafka setting, such "
+                    "as security.protocol=SASL_SSL"
+                )
+            yield name, value
+
+
+@lru_cache(maxsize=16)
+def _check_kafka(given: tuple[tuple[str, str], ...]) -> None:
+    """First our own rules, then librdkafka's: it is asked to make clients of these settings, which connect nowhere."""
+    for name, value in given:
+        if name in RESERVED:
+            raise BadInput(
+                f"{_quoted(name)} ({variable_for(name)}, or a line of {FILE_VARIABLE}) is not to be set: "
+                f"{RESERVED[name]}; remove it"
+            )
+        if not _KAFKA_NAME.fullmatch(name) or not "".join(value.splitlines()).isprintable():  # a PEM has lines
+            raise BadInput(f"{_quoted(name)} is no librdkafka setting with a text for its value: see {_MANUAL}")
+    from confluent_kafka import Consumer, KafkaException, Producer
+
+    try:
+        Producer({"log_level": 0, **dict(given)})
+        Consumer({"log_level": 0, "group.id": "none", **dict(given)}).close()
+    except KafkaException as fault:
+        why = " ".join(fault.args[0].str().split())
+        for name, value in given:
+            why = why.replace(value, "***") if _is_secret(name) else why
+        raise BadInput(
+            f"the librdkafka settings of {KAFKA_VARIABLE}* or {FILE_VARIABLE} are refused by librdkafka ({why}): see "
+            f"{_MANUAL}"
+        ) from None
+
+
+def _is_secret(setting: str) -> bool:
+    return _SECRET.search(setting) is not None
 
 
 def _check(variable: str, value: object, example: str) -> None:

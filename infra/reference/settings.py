@@ -6,12 +6,14 @@ from collections.abc import Iterator
 
 from rollbook.infra import cli
 from rollbook.infra import settings as leaf
-from rollbook.infra.reference.markdown import code, page, table
+from rollbook.infra.reference.markdown import code, fenced, page, table
 
 _VARIABLE = re.compile(r"\bROLLBOOK_[A-Z_]+\b")
 _DEFAULTS = {
     leaf.SERVERS_VARIABLE: code(leaf.DEFAULT_BOOTSTRAP_SERVERS),
     leaf.PREFIX_VARIABLE: code(leaf.DEFAULT_TOPIC_PREFIX),
+    leaf.KAFKA_VARIABLE: "",
+    leaf.FILE_VARIABLE: "",
     "ROLLBOOK_CACHE_DIR": "the platform's cache folder",
     "ROLLBOOK_DATA_DIR": "the platform's data folder",
     "ROLLBOOK_TRACEBACK": "",
@@ -20,6 +22,8 @@ _MEANINGS = {
     leaf.SERVERS_VARIABLE: "The Kafka cluster: `HOST:PORT`, several with commas. Set but empty is an error.",
     leaf.PREFIX_VARIABLE: "What every topic's name begins with: ASCII letters, digits, `.`, `_` and `-`, at most "
     f"{leaf.LONGEST_PREFIX} characters. Set but empty is an error.",
+    leaf.KAFKA_VARIABLE: "With a name behind it, any setting of librdkafka, see below.",
+    leaf.FILE_VARIABLE: "A file of such settings, for all that is not to be seen in the environment of a process.",
     "ROLLBOOK_CACHE_DIR": str(leaf.cache_dir.__doc__),
     "ROLLBOOK_DATA_DIR": str(leaf.data_dir.__doc__),
     "ROLLBOOK_TRACEBACK": "`1` shows where in the code an error came from, for a report of a defect.",
@@ -34,6 +38,24 @@ def settings() -> str:
         "`ROLLBOOK_TRACEBACK`). What belongs to a run is no setting of a machine: it is in its `RunConfigured`, see "
         "[records](records.md).",
         table(("variable", "default", "meaning"), _rows()),
+        "## Settings of librdkafka",
+        "Every Kafka client of rollbook takes them: those of producers, processor, replay and `infra`. "
+        f"{code('sasl.username')} is {code(leaf.variable_for('sasl.username'))}, dots as underscores; in the file of "
+        f"{code(leaf.FILE_VARIABLE)} a line is `NAME=VALUE` with the name as librdkafka writes it, and `#` begins a "
+        "comment. A variable counts more than a line. They are checked before anything is connected; the values of "
+        "secrets appear in no message. Which user may do what: [acls](acls.md).",
+        fenced(
+            "properties",
+            (
+                "security.protocol=SASL_SSL",
+                "sasl.mechanism=SCRAM-SHA-512",
+                "sasl.username=trainer",
+                "sasl.password=...",
+                "ssl.ca.location=/etc/ssl/certs/kafka-ca.pem",
+            ),
+        ),
+        "These are refused, since something would break:",
+        table(("setting", "because"), ((code(name), why) for name, why in leaf.RESERVED.items())),
     )
 
 
@@ -42,4 +64,5 @@ def _rows() -> Iterator[tuple[str, str, str]]:
     if named != _MEANINGS.keys():
         raise LookupError(f"the page of the settings and the code differ in {sorted(named ^ _MEANINGS.keys())}")
     for name, meaning in _MEANINGS.items():
-        yield code(name), _DEFAULTS[name], meaning.replace(f" ({code(name)})", "")
+        shown = f"{name}<SETTING>" if name == leaf.KAFKA_VARIABLE else name
+        yield code(shown), _DEFAULTS[name], meaning.replace(f" ({code(name)})", "")

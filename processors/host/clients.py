@@ -57,20 +57,21 @@ def group_id(settings: Settings) -> str:
 def transactional_producer(settings: Settings, name: str, timeout_ms: int = TRANSACTION_TIMEOUT_MS) -> Producer:
     """A producer that owns the transactional id: whoever held it before is fenced, its open transaction ended."""
     producer = Producer(
-        {
-            "bootstrap.servers": settings.bootstrap_servers,
-            "transactional.id": name,
-            "transaction.timeout.ms": timeout_ms,
-            "linger.ms": 0,
-            "batch.size": 262_144,
-            "compression.type": "lz4",
-            "message.max.bytes": MAX_RECORD_BYTES,
-            "queue.buffering.max.messages": 1_000_000,
-            "queue.buffering.max.kbytes": 1_048_576,
-            "retry.backoff.ms": 10,
-            "error_cb": _on_error,
-            "logger": librdkafka,
-        }
+        settings.client(
+            {
+                "transactional.id": name,
+                "transaction.timeout.ms": timeout_ms,
+                "linger.ms": 0,
+                "batch.size": 262_144,
+                "compression.type": "lz4",
+                "message.max.bytes": MAX_RECORD_BYTES,
+                "queue.buffering.max.messages": 1_000_000,
+                "queue.buffering.max.kbytes": 1_048_576,
+                "retry.backoff.ms": 10,
+                "error_cb": _on_error,
+                "logger": librdkafka,
+            }
+        )
     )
     try:
         producer.init_transactions(INIT_TIMEOUT_S)
@@ -85,53 +86,56 @@ def transactional_producer(settings: Settings, name: str, timeout_ms: int = TRAN
 def clerk_producer(settings: Settings) -> Producer:
     """A plain producer for what the processor itself reports: the lifecycle topic is never written transactionally."""
     return Producer(
-        {
-            "bootstrap.servers": settings.bootstrap_servers,
-            "enable.idempotence": True,
-            "linger.ms": 0,
-            "error_cb": _on_error,
-            "logger": librdkafka,
-        }
+        settings.client(
+            {
+                "enable.idempotence": True,
+                "linger.ms": 0,
+                "error_cb": _on_error,
+                "logger": librdkafka,
+            }
+        )
     )
 
 
 def group_consumer(settings: Settings, name: str, session_timeout_ms: int) -> Consumer:
     """The consumer of the lifecycle topic, a static member of the group."""
     return Consumer(
-        {
-            "bootstrap.servers": settings.bootstrap_servers,
-            "group.id": group_id(settings),
-            "group.instance.id": name,
-            "session.timeout.ms": session_timeout_ms,
-            "heartbeat.interval.ms": max(100, session_timeout_ms // 4),
-            "partition.assignment.strategy": "cooperative-sticky",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "auto.offset.reset": "error",
-            "fetch.queue.backoff.ms": 5,
-            "fetch.wait.max.ms": 50,
-            "fetch.message.max.bytes": MAX_RECORD_BYTES,
-            "error_cb": _on_error,
-            "logger": librdkafka,
-        }
+        settings.client(
+            {
+                "group.id": group_id(settings),
+                "group.instance.id": name,
+                "session.timeout.ms": session_timeout_ms,
+                "heartbeat.interval.ms": max(100, session_timeout_ms // 4),
+                "partition.assignment.strategy": "cooperative-sticky",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "error",
+                "fetch.queue.backoff.ms": 5,
+                "fetch.wait.max.ms": 50,
+                "fetch.message.max.bytes": MAX_RECORD_BYTES,
+                "error_cb": _on_error,
+                "logger": librdkafka,
+            }
+        )
     )
 
 
 def reader(settings: Settings, *, committed: bool = True) -> Consumer:
     """A consumer without a group, for restores: of partitions that it is told, committed records or all."""
     return Consumer(
-        {
-            "bootstrap.servers": settings.bootstrap_servers,
-            "group.id": f"{group_id(settings)}-restore",
-            "isolation.level": "read_committed" if committed else "read_uncommitted",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",
-            "fetch.queue.backoff.ms": 5,
-            "fetch.wait.max.ms": 50,
-            "error_cb": _on_error,
-            "logger": librdkafka,
-        }
+        settings.client(
+            {
+                "group.id": f"{group_id(settings)}-restore",
+                "isolation.level": "read_committed" if committed else "read_uncommitted",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "fetch.queue.backoff.ms": 5,
+                "fetch.wait.max.ms": 50,
+                "error_cb": _on_error,
+                "logger": librdkafka,
+            }
+        )
     )
 
 

@@ -25,21 +25,23 @@ class Cursor:
     def __init__(self, settings: Settings) -> None:
         self._servers = settings.bootstrap_servers
         self.consumer = Consumer(
-            {
-                "bootstrap.servers": settings.bootstrap_servers,
-                "group.id": f"{settings.topic_prefix}history",  # demanded by the library; nothing is committed under it
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "enable.partition.eof": True,
-                "allow.auto.create.topics": False,
-                "queued.max.messages.kbytes": _QUEUE_KIB,
-                "fetch.wait.max.ms": 10,
-                "fetch.queue.backoff.ms": 5,
-                "reconnect.backoff.max.ms": 1000,
-                # librdkafka writes its troubles to stderr unless told not to; those that matter are raised.
-                "log_level": 0,
-            }
+            settings.client(
+                {
+                    # Demanded by the library; nothing is committed under it.
+                    "group.id": f"{settings.topic_prefix}history",
+                    "isolation.level": "read_committed",
+                    "enable.auto.commit": False,
+                    "auto.offset.reset": "error",
+                    "enable.partition.eof": True,
+                    "allow.auto.create.topics": False,
+                    "queued.max.messages.kbytes": _QUEUE_KIB,
+                    "fetch.wait.max.ms": 10,
+                    "fetch.queue.backoff.ms": 5,
+                    "reconnect.backoff.max.ms": 1000,
+                    # librdkafka writes its troubles to stderr unless told not to; those that matter are raised.
+                    "log_level": 0,
+                }
+            )
         )
         self._ahead: deque[Message] = deque()
         self._topic = ""
