@@ -29,6 +29,9 @@ class Batch:
     folded: list[tuple[Message, Folded]] = field(default_factory=list)
     next_offsets: dict[int, int] = field(default_factory=dict)
     size: int = 0
+    seconds: float = 0.0
+    """What the folding took, and how it is shared among the runs."""
+    run_seconds: dict[str, float] = field(default_factory=dict)
     failure: Failure | None = None
     """A record that could not be folded ends the batch: what came before it is committed, then the host stops."""
 
@@ -36,11 +39,11 @@ class Batch:
 def fold_batch(waiting: "deque[Message]", ledgers: dict[int, Ledger], clock: Clock) -> Batch:
     """Fold waiting records into the ledgers' journals, up to the limits of a batch; the rest goes on waiting."""
     batch = Batch()
-    began = clock.monotonic()
+    began = now = clock.monotonic()
     while waiting and len(batch.folded) < MAX_RECORDS:
         message = waiting[0]
         value = message.value() or b""
-        if batch.folded and (batch.size + len(value) > MAX_BYTES or clock.monotonic() - began > MAX_FOLD_S):
+        if batch.folded and (batch.size + len(value) > MAX_BYTES or now - began > MAX_FOLD_S):
             break
         partition, offset = message.partition(), message.offset()
         assert partition is not None, "a consumed record has a partition"
@@ -56,4 +59,8 @@ def fold_batch(waiting: "deque[Message]", ledgers: dict[int, Ledger], clock: Clo
         batch.folded.append((message, folded))
         batch.next_offsets[partition] = offset + 1
         batch.size += len(value)
+        before, now = now, clock.monotonic()
+        run_id = folded.decision.run_id
+        batch.run_seconds[run_id] = batch.run_seconds.get(run_id, 0.0) + now - before
+    batch.seconds = now - began
     return batch

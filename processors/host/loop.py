@@ -4,17 +4,21 @@ import hashlib
 import logging
 import threading
 from collections import deque
+from collections.abc import Iterable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.freshness import snapshot
+from rollbook.processors.host import watch
 from rollbook.processors.host.batch import MAX_RECORDS, Batch, Failure, fold_batch
 from rollbook.processors.host.clerk import LeaseClerk
 from rollbook.processors.host.clients import retried
 from rollbook.processors.host.clock import Clock, SystemClock
 from rollbook.processors.host.errors import Action, Fenced, HostStopped, action_for
 from rollbook.processors.host.kafka import Cluster, Kafka
+from rollbook.processors.host.logs import at, fault
+from rollbook.processors.host.poison import Poison, PoisonLimits
 from rollbook.processors.host.restore import REQUEST_TIMEOUT_S, Opening, Stopped
 from rollbook.processors.host.transaction import OutcomeUnknown, Transactions
 from rollbook.processors.ledger.fold import Ledger
@@ -31,6 +35,7 @@ MANY_CHANGES = 20_000
 """Ledger rows above which a transaction is given the time it takes: the end of a run forgets all of it at once."""
 
 DEFAULT_SESSION_TIMEOUT_MS = 6_000
+DEFAULT_LIMITS = PoisonLimits()
 
 _STOPS_CONSUMING = frozenset(
     {KafkaError._AUTO_OFFSET_RESET, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
@@ -50,6 +55,8 @@ class Host:
         *,
         kafka: Kafka | None = None,
         clock: Clock | None = None,
+        watches: Iterable[watch.Watch] = (),
+        limits: PoisonLimits = DEFAULT_LIMITS,
     ) -> None:
         self._settings = settings
         self._kafka = kafka or Cluster(settings)
@@ -64,6 +71,8 @@ class Host:
         self._waiting: deque[Message] = deque()
         self._failure: BaseException | None = None
         self._clerk = LeaseClerk(settings, self._kafka, self._clock, self._name)
+        self._watched = watch.Watched(watches, self._clock, self._lifecycle)
+        self._poison = Poison(limits, self._lifecycle)
         self._distrusted = False
         self._looked = 0.0
         self.decided = 0
@@ -84,6 +93,7 @@ class Host:
                 if self._waiting:
                     self._process()
                 self._look_at_leases()
+                self._watched.turn(self._consumer, {partition: self._next[partition] for partition in self._ledgers})
         except Stopped:
             pass
         finally:
@@ -109,6 +119,7 @@ class Host:
             self._failure = error
             started = []
         consumer.incremental_assign(started)
+        self._watched.tell(watch.Assigned(tuple(source.partition for source in started)))
 
     def _open(self, consumer: Consumer, partition: int) -> TopicPartition:
         began = self._clock.monotonic()
@@ -119,17 +130,21 @@ class Host:
             self._name,
             partition,
             self._topic_partitions,
-            self._stop.is_set,
+            self._asked_to_stop,
         )
         restored = opening.open(consumer)
         self._ledgers[partition] = restored.ledger
         self._clerk.forget(partition)
         offset = self._next[partition] = restored.next_offset
         seconds = self._clock.monotonic() - began
-        logger.info(
-            "partition %d: restored %d records in %.2f s, goes on at %d", partition, restored.rows, seconds, offset
-        )
+        self._watched.tell(watch.Restored(partition, offset, restored.rows, seconds))
+        logger.info("restored %d records in %.2f s", restored.rows, seconds, extra=at(partition, offset))
         return TopicPartition(self._lifecycle, partition, offset)
+
+    def _asked_to_stop(self) -> bool:
+        """Asked during a restore again and again, which shows that it goes on."""
+        self._watched.tell(watch.Alive())
+        return self._stop.is_set()
 
     def _released(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         gone = {source.partition for source in partitions}
@@ -139,7 +154,9 @@ class Host:
             self._taken.pop(partition, None)
             self._ledgers.pop(partition, None)
             self._clerk.forget(partition)
+            self._poison.forget(partition)
         consumer.incremental_unassign(partitions)
+        self._watched.tell(watch.Released(tuple(sorted(gone))))
         logger.info("partitions %s: released", sorted(gone))
 
     def _lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -203,6 +220,8 @@ class Host:
             if not self._transact(batch):
                 return  # all of it is read and folded again, a failure included
             self.decided += len(batch.folded)
+            self._watched.tell(watch.Committed(batch))
+            self._poison.judge(folded for _, folded in batch.folded)
         if batch.failure is not None:
             self._stop_partition(batch.failure)
 
@@ -216,7 +235,9 @@ class Host:
                 self._transactions.start_over()
                 self._distrusted = False
             changes = {partition: self._ledgers[partition].changes() for partition in sorted(batch.next_offsets)}
-            self._transactions.allow(long=sum(map(len, changes.values())) > MANY_CHANGES)
+            long = sum(map(len, changes.values())) > MANY_CHANGES
+            self._watched.tell(watch.Began(long))
+            self._transactions.allow(long=long)
             self._transactions.begin()
             self._write(batch, changes)
             # 3c. No transaction without offsets: they are what a group-fenced instance is refused by.
@@ -310,6 +331,7 @@ class Host:
 
     def _rewind(self) -> None:
         """4. After an abort: the journals are undone, every partition goes back to where its ledger stands."""
+        self._watched.tell(watch.Aborted())
         self._forget_waiting()
         for partition, ledger in sorted(self._ledgers.items()):
             ledger.journal.undo()
@@ -317,6 +339,7 @@ class Host:
 
     def _start_over(self) -> None:
         """7. Another producer of the same id settles the transaction; then each partition is restored in full."""
+        self._watched.tell(watch.OutcomeLost())
         self._transactions.start_over()
         self._forget_waiting()
         for partition in sorted(self._ledgers):
@@ -332,6 +355,7 @@ class Host:
         retried(self._clock, f"seeking in {self._lifecycle}:{partition}", lambda: self._consumer.seek(place))
 
     def _fenced(self) -> Fenced:
+        self._watched.tell(watch.FencedOff())
         return Fenced(
             f"processor {self._name} was fenced: a newer process of this name runs; leave it running, or give this one "
             "another --name"
@@ -343,10 +367,12 @@ class Host:
         self._waiting = deque(message for message in self._waiting if message.partition() != failure.partition)
         where = f"{self._lifecycle}:{failure.partition} offset {failure.offset}"
         problem = (
-            f"stopped before {where}: {type(failure.error).__name__}: {failure.error}; nothing after it was decided, "
-            "nothing is lost; install a version that can fold it and start again"
+            f"stopped before {where}: {fault(failure.error)}; nothing after it was decided, nothing is lost; install "
+            "a version that can fold it and start again"
         )
+        self._watched.tell(watch.PartitionStopped(failure.partition, failure.offset))
         if self._stopped.keys() >= self._ledgers.keys():
             raise HostStopped(problem) from failure.error
-        logger.error("%s; the other partitions go on", problem, exc_info=failure.error)
+        place = at(failure.partition, failure.offset)
+        logger.error("%s; the other partitions go on", problem, exc_info=failure.error, extra=place)
         self._consumer.pause([TopicPartition(self._lifecycle, failure.partition)])
