@@ -7,6 +7,7 @@ The decoder finds the writer's schema by fingerprint among all versions ever shi
 import hashlib
 import io
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -50,6 +51,8 @@ class _Writer:
     current: Any
     model: type[Part]
     header: Any
+    rest: Any
+    """Of a lifecycle record all but its header, which is read first: where it ends the content begins."""
     is_current: bool
 
 
@@ -73,10 +76,14 @@ def make(model: type[P], **fields: object) -> P:
 
 def encode(record: Part) -> bytes:
     """The record in single-object encoding."""
-    prefix, schema = _writer_of(type(record))
+    prefix, schema, nullable = _writer_of(type(record))
     out = io.BytesIO()
     out.write(prefix)
-    fastavro.schemaless_writer(out, schema, record.model_dump(), disable_tuple_notation=True)
+    fields = record.model_dump()
+    for name, branch in nullable:  # named, a branch of a union need not be found by trying
+        if fields[name] is not None:
+            fields[name] = (branch, fields[name])
+    fastavro.schemaless_writer(out, schema, fields)
     return out.getvalue()
 
 
@@ -95,10 +102,11 @@ def decode_as(model: type[P], data: bytes) -> P:
     return record
 
 
-def validate(decoded: Decoded) -> Part:
-    """The typed record, or `ContractViolation`."""
+def validate(decoded: Decoded, header: Header | None = None) -> Part:
+    """The typed record, or `ContractViolation`; a header that was judged already is not judged again."""
+    fields = decoded.fields if header is None else decoded.fields | {"header": header}
     try:
-        return decoded.model.model_validate(decoded.fields)
+        return decoded.model.model_validate(fields)
     except ValidationError as error:
         raise violation(decoded.model, error) from None
 
@@ -112,36 +120,52 @@ def unwrap(data: bytes) -> Decoded:
         raise UndecodableRecord(f"unknown schema fingerprint {data[2:PREFIX_LENGTH].hex()}: not of any shipped version")
     body = io.BytesIO(data)
     body.seek(PREFIX_LENGTH)
+    start = PREFIX_LENGTH
     try:
-        fields = fastavro.schemaless_reader(body, writer.schema, None if writer.is_current else writer.current)
+        if writer.header is None or not writer.is_current:
+            fields = fastavro.schemaless_reader(body, writer.schema, None if writer.is_current else writer.current)
+        else:
+            header = fastavro.schemaless_reader(body, writer.header, None)
+            start = body.tell()
+            fields = {"header": header, **cast(dict[str, Any], fastavro.schemaless_reader(body, writer.rest, None))}
     except Exception as error:  # fastavro raises whatever its readers meet: any of it means bytes that do not fit
         raise UndecodableRecord(
             f"bytes do not fit the schema of {writer.model.__name__} ({type(error).__name__})"
         ) from None
     if body.read(1):
         raise UndecodableRecord(f"bytes are left over after a whole {writer.model.__name__}")
-    return Decoded(writer.model, cast(dict[str, Any], fields), _content(data, writer))
-
-
-def _content(data: bytes, writer: _Writer) -> str:
-    """sha256 over fingerprint and body without the header, so that a retry under a new event id is still equal."""
-    start = PREFIX_LENGTH
-    if writer.header is not None:
-        body = io.BytesIO(data)
+    if writer.header is not None and not writer.is_current:
         body.seek(PREFIX_LENGTH)
         fastavro.schemaless_reader(body, writer.header, None)
         start = body.tell()
+    return Decoded(writer.model, cast(dict[str, Any], fields), _content(data, start))
+
+
+def _content(data: bytes, start: int) -> str:
+    """sha256 over fingerprint and body without the header, so that a retry under a new event id is still equal."""
     digest = hashlib.sha256(data[2:PREFIX_LENGTH])
     digest.update(data[start:])
     return digest.hexdigest()
 
 
 @cache
-def _writer_of(model: type[Part]) -> tuple[bytes, Any]:
+def _writer_of(model: type[Part]) -> tuple[bytes, Any, tuple[tuple[str, str], ...]]:
+    """Prefix, schema, and the fields that are a record or null, with the record's name."""
     for prefix, writer in _writers().items():
         if writer.model is model and writer.is_current:
-            return MARKER + prefix, writer.schema
+            return MARKER + prefix, writer.schema, tuple(_nullable_records(writer.schema))
     raise TypeError(f"{model.__name__} is not a record of the contract")
+
+
+def _nullable_records(schema: Any) -> Iterator[tuple[str, str]]:
+    for field in schema["fields"]:
+        branches = field["type"]
+        if isinstance(branches, list):
+            record = branches[1]
+            if isinstance(record, dict) and record["type"] == "record":
+                yield field["name"], record["name"]
+            elif isinstance(record, str) and record.startswith("rollbook."):  # defined further up
+                yield field["name"], record
 
 
 @lru_cache(maxsize=1)
@@ -159,8 +183,10 @@ def _writers() -> dict[bytes, _Writer]:
     writers: dict[bytes, _Writer] = {}
     for raw, is_current in [*((raw, False) for raw in earlier), *((raw, True) for raw in current.values())]:
         model = models[raw["name"]]
-        header = _parse(raw["fields"][0]["type"]) if issubclass(model, Lifecycle) else None
-        writer = _Writer(_parse(raw), _parse(current[raw["name"]]), model, header, is_current)
+        is_lifecycle = issubclass(model, Lifecycle)
+        header = _parse(raw["fields"][0]["type"]) if is_lifecycle else None
+        rest = _parse({**raw, "fields": raw["fields"][1:]}) if is_lifecycle and is_current else None
+        writer = _Writer(_parse(raw), _parse(current[raw["name"]]), model, header, rest, is_current)
         writers[bytes.fromhex(fingerprint(to_parsing_canonical_form(raw), "CRC-64-AVRO"))] = writer
     return writers
 

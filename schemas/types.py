@@ -1,6 +1,6 @@
 """The scalar types of the contract and the base of every record: frozen, strict, nothing extra."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -62,6 +62,23 @@ class Part(BaseModel):
         # Records inside a record are validated in place and not through this constructor, so that an error keeps its
         # whole path; pydantic looks for this mark.
         __init__.__pydantic_base_init__ = True
+
+    @classmethod
+    def trusted(cls, **fields: Any) -> Self:
+        """A record of values that are known to be valid, all fields given: for hot paths, without validation."""
+        made = cls.__new__(cls)
+        _set(made, "__dict__", fields)
+        _set(made, "__pydantic_fields_set__", set(fields))
+        _set(made, "__pydantic_extra__", None)
+        _set(made, "__pydantic_private__", None)
+        return made
+
+    def but(self, **changes: Any) -> Self:
+        """The same record with other values, which are known to be valid."""
+        return self.trusted(**(self.__dict__ | changes))
+
+
+_set = object.__setattr__
 
 
 class NamedText(Part):

@@ -23,7 +23,7 @@ from rollbook.schemas.records import reward as reward_records
 from rollbook.schemas.records import rollout as rollout_records
 from rollbook.schemas.records import run as run_records
 from rollbook.schemas.records import update as update_records
-from rollbook.schemas.records.common import LearnerRef, Lifecycle
+from rollbook.schemas.records.common import Header, LearnerRef, Lifecycle
 from rollbook.schemas.records.decision import Decision, Outcome, SourcePosition
 
 MOST_DECISION_BYTES = DECISION_MAX_BYTES - 64 * 1024
@@ -128,7 +128,7 @@ class Ledger:
             verdict = Verdict(Outcome.INVALID, Reason.WRONG_PARTITION, detail=header.run_id)
             return self._decide(source, self._strays(), record_type, header.event_id, verdict)
         of_run = self.run(header.run_id)
-        verdict = self._judge(of_run, decoded, record)
+        verdict = self._judge(of_run, decoded, header, record)
         return self._decide(source, of_run, record_type, header.event_id, verdict)
 
     def _in_place(self, run_id: str, key: bytes | None) -> bool:
@@ -138,14 +138,15 @@ class Ledger:
         """Where records without a run of their own are counted; no run id can begin with a tilde."""
         return self.run(f"~partition-{self.partition}")
 
-    def _judge(self, of_run: Run, decoded: Decoded, source: SourceRecord) -> Verdict:
+    def _judge(self, of_run: Run, decoded: Decoded, header: Header, source: SourceRecord) -> Verdict:
         try:
-            record = validate(decoded)
+            record = validate(decoded, header)
         except ContractViolation as error:
             return Verdict(Outcome.INVALID, Reason.CONTRACT_VIOLATION, detail=error.field)
         at = At(offset=source.offset, sequence=of_run.head.sequence + 1, content=decoded.content)
-        if of_run.head.closed:
-            return Verdict(Outcome.REJECTED, Reason.RUN_CLOSED)
+        refusal = run.refuse(of_run, type(record).__name__)
+        if refusal is not None:
+            return refusal
         if isinstance(record, run_records.RunConfigured):
             if record.fold_version > FOLD_VERSION:
                 raise NewerFoldVersion(
@@ -153,8 +154,6 @@ class Ledger:
                     f"version {record.fold_version}, this package knows {FOLD_VERSION}; install a newer rollbook"
                 )
             return run.run_configured(of_run, record, at, self.topic_partitions)
-        if of_run.head.config_version == 0:
-            return Verdict(Outcome.REJECTED, Reason.RUN_NOT_CONFIGURED)
         assert isinstance(record, Lifecycle), "only lifecycle records come this far"
         return HANDLERS[type(record)](of_run, record, at)
 
@@ -175,7 +174,7 @@ class Ledger:
             learner_ref = LearnerRef(
                 learner_id=verdict.learner_id, epoch=0 if learner_state is None else learner_state.epoch
             )
-        decision = Decision(
+        decision = Decision.trusted(
             run_id=of_run.run_id,
             sequence=head.sequence + 1,
             source=source,
@@ -204,7 +203,7 @@ class Ledger:
             body = encode(decision)[:-_CHAIN_LENGTH]
         chain = chain_of(head.chain, source.sha256, body)
         of_run.change_head(sequence=decision.sequence, chain=chain)
-        return Folded(decision.model_copy(update={"chain": chain}), body + b"\x80\x01" + chain.encode(), undecodable)
+        return Folded(decision.but(chain=chain), body + b"\x80\x01" + chain.encode(), undecodable)
 
     def changes(self) -> list[tuple[bytes, bytes | None]]:
         """What changed since the last kept batch, as records of the ledger topic; None removes a key."""

@@ -85,6 +85,8 @@ class Groups:
 
     def change(self, key: str, before: TrajectoryState | None, after: TrajectoryState | None) -> None:
         """A trajectory came, changed or went; a reward that is kept apart takes it to another group."""
+        if before is not None and after is not None and _counts_as(before) == _counts_as(after):
+            return
         for member, by in ((before, -1), (after, 1)):
             if member is not None:
                 self._count(key, member, by)
@@ -195,6 +197,13 @@ def _remove(ordered: list[Any], value: object) -> None:
     at = bisect_left(ordered, value)
     assert ordered[at] == value, "what is removed was put there"
     del ordered[at]
+
+
+def _counts_as(member: TrajectoryState) -> tuple[object, ...]:
+    """All that its group knows of a member."""
+    status = member.status
+    kinds = (status in PENDING, status in IDLE, status in LIVE, is_ready(member))
+    return (*kinds, member.apart, member.sample_index, member.group_expected, member.policies, member.generated_offset)
 
 
 def is_ready(member: TrajectoryState) -> bool:

@@ -301,6 +301,7 @@ class Run:
 
     def __init__(self, run_id: str, journal: Journal) -> None:
         self.run_id = run_id
+        self._before_the_first = RunHead(run_id=run_id, sequence=0, chain=NO_CHAIN)
         self.heads: Table[str, RunHead] = Table(run_id, "run", RunHead, journal)
         self.configs: Table[int, RunConfig] = Table(run_id, "config", RunConfig, journal)
         self.contracts: Table[str, ContractState] = Table(run_id, "contract", ContractState, journal)
@@ -332,18 +333,18 @@ class Run:
     @property
     def head(self) -> RunHead:
         """The run's head; a fresh one before the first decision."""
-        return self.heads.get("") or RunHead(run_id=self.run_id, sequence=0, chain=NO_CHAIN)
+        return self.heads.get("") or self._before_the_first
 
     def change_head(self, **changes: object) -> None:
         """Replace fields of the head."""
-        self.heads.put("", self.head.model_copy(update=changes))
+        self.heads.put("", self.head.but(**changes))
 
     def tally(self, name: str, by: int = 1) -> None:
         """Count what has happened: figures of the whole run need more than what it has not forgotten."""
         known = self.tallies.get(name)
         self.tallies.put(
             name,
-            Tally(name=name, count=by) if known is None else known.model_copy(update={"count": known.count + by}),
+            Tally(name=name, count=by) if known is None else known.but(count=known.count + by),
         )
 
     @property

@@ -89,7 +89,7 @@ def item(
 ) -> ItemDecision:
     """What became of one trajectory; without `after` it is unchanged."""
     now = after or before
-    return ItemDecision(
+    return ItemDecision.trusted(
         trajectory_id=trajectory_id,
         reason=reason.value,
         state_before=None if before is None else before.status.value,

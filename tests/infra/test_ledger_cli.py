@@ -73,7 +73,10 @@ def test_it_is_what_the_fold_knows(decided: History) -> None:
 
 def test_failures_are_states_beside_what_was_consumed(decided: History, capsys: pytest.CaptureFixture[str]) -> None:
     text = words(page(capsys, "--run", RUN))
-    assert "consumed so far 2; never trained on, and no reward of 0: 1 generation_failed, 1 reward_failed, 1 discarded" in text
+    assert (
+        "consumed so far 2; never trained on, and no reward of 0: 1 generation_failed, 1 reward_failed, 1 discarded"
+        in text
+    )
     assert "1 quarantined" in text
     assert f"after decision {decided.run.head.sequence}" in text
     assert f"chain {decided.run.head.chain}" in text

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from rollbook.processors.ledger.fold import Folded, Ledger, SourceRecord
 from rollbook.processors.ledger.store import Run
-from rollbook.schemas.codec import encode
+from rollbook.schemas.codec import decode, encode
 from rollbook.schemas.partition import partition_of
 from rollbook.schemas.records.common import Header, LearnerRef, Lifecycle, PolicyRef, SourceKind
 from rollbook.schemas.records.decision import Decision, ItemDecision
@@ -32,6 +32,7 @@ class Log:
         """Put a record at the end, whatever it is, and fold it."""
         record = SourceRecord(self.partition, self.next_offset, key, value)
         folded = self.ledger.fold(record)
+        assert decode(folded.encoded) == folded.decision, "what is read is what was decided"
         self.records.append(record)
         self.folded.append(folded)
         self.next_offset += 1

@@ -172,7 +172,7 @@ def test_the_decoder_names_the_field(fields: dict[str, Any], named: str) -> None
 
 def _raw(model: type[Part], plain: Any) -> bytes:
     out = io.BytesIO()
-    prefix, schema = codec._writer_of(model)
+    prefix, schema, _ = codec._writer_of(model)
     out.write(prefix)
     fastavro.schemaless_writer(out, schema, plain, disable_tuple_notation=True)
     return out.getvalue()
