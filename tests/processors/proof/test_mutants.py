@@ -1,14 +1,17 @@
 """A few mutants of each kind die, and leave no trace; all of them are a command (`mutants.py`)."""
 
+from pathlib import Path
+
 import pytest
 
 from rollbook.processors.ledger.matrix import MATRIX
 from rollbook.processors.lifecycle import TRANSITIONS
 from rollbook.tests.processors.proof.checks import checks
-from rollbook.tests.processors.proof.explained import EXPLAINED
+from rollbook.tests.processors.proof.explained import EXPLAINED, table
 from rollbook.tests.processors.proof.mutations import Mutant, mutants
 
 CHECKS = checks()
+PAGE = Path(__file__).parents[3] / "docs" / "proof.md"
 
 
 def _dies(mutant: Mutant) -> bool:
@@ -45,3 +48,7 @@ def test_each_mutant_has_a_name_of_its_own() -> None:
 def test_every_explained_mutant_exists() -> None:
     assert EXPLAINED.keys() <= {mutant.name for mutant in mutants()}
     assert all(len(why) > 20 for why in EXPLAINED.values())
+
+
+def test_the_page_about_the_proof_has_the_same_explanations() -> None:
+    assert table() in PAGE.read_text(encoding="utf-8"), "python -m rollbook.tests.processors.proof.explained prints it"
