@@ -16,6 +16,7 @@ CONNECT_TIMEOUT_S = 5.0
 DELIVERY_TIMEOUT_S = 120.0
 _OVERHEAD_BYTES = 32 * 1024
 _POLL_S = 0.05
+_GIVE_UP_S = 1.0
 _LOG = logging.getLogger("rollbook.producers")
 OnDelivered = Callable[[int | None, DeliveryFailed | None], None]
 """Told where a record lies, or why it does not; called from the connection's thread and never raises. Neither: it has
@@ -39,22 +40,23 @@ class Connection:
         self._ownership = Ownership("connection")
         self._last_fault = ""
         self._producer = Producer(
-            {
-                "bootstrap.servers": settings.bootstrap_servers,
-                "enable.idempotence": True,
-                "acks": "all",
-                "compression.type": "zstd",
-                "linger.ms": 0.5,
-                "message.max.bytes": max(LIFECYCLE_MAX_BYTES, PAYLOAD_MAX_BYTES) + _OVERHEAD_BYTES,
-                "delivery.timeout.ms": int(delivery_timeout_s * 1000),
-                "reconnect.backoff.max.ms": 1000,
-                # The outbox bounds what waits, in one place; these are only not to be in its way.
-                "queue.buffering.max.messages": 0,
-                "queue.buffering.max.kbytes": 2_147_483_647,
-                # librdkafka writes its troubles to stderr unless told not to.
-                "log_level": 0,
-                "error_cb": self._note_fault,
-            }
+            settings.client(
+                {
+                    "enable.idempotence": True,
+                    "acks": "all",
+                    "compression.type": "zstd",
+                    "linger.ms": 0.5,
+                    "message.max.bytes": max(LIFECYCLE_MAX_BYTES, PAYLOAD_MAX_BYTES) + _OVERHEAD_BYTES,
+                    "delivery.timeout.ms": int(delivery_timeout_s * 1000),
+                    "reconnect.backoff.max.ms": 1000,
+                    # The outbox bounds what waits, in one place; these are only not to be in its way.
+                    "queue.buffering.max.messages": 0,
+                    "queue.buffering.max.kbytes": 2_147_483_647,
+                    # librdkafka writes its troubles to stderr unless told not to.
+                    "log_level": 0,
+                    "error_cb": self._note_fault,
+                }
+            )
         )
         self._ownership.keep(self._producer)
         self._partitions = partition_counts(self._producer, settings, connect_timeout_s)
@@ -130,7 +132,7 @@ class Connection:
         while not self._stopping.is_set():
             self._producer.poll(_POLL_S)
         self._producer.purge()
-        self._producer.poll(0)
+        self._producer.flush(_GIVE_UP_S)  # what was given up is told of to the last record
 
     def _note_fault(self, error: KafkaError) -> None:
         self._last_fault = error.str()

@@ -1,6 +1,7 @@
 """What can go wrong for a client, by who acts: publish again, ask again, fix the call, start the learner anew."""
 
 from rollbook.processors.reasons import MEANING, Reason
+from rollbook.producers.remedies import RELOAD, remedy_of
 from rollbook.schemas.errors import AnswerNo, BadInput, EnvironmentFault
 from rollbook.schemas.records.decision import Decision
 from rollbook.schemas.records.run import Enforcement
@@ -62,14 +63,13 @@ class Refused(AnswerNo):
 
     def __init__(self, decision: Decision, remedy: str = "") -> None:
         self.decision = decision
-        super().__init__(f"{describe(decision)}; {remedy}" if remedy else describe(decision))
+        remedy = remedy or remedy_of(decision.reason)
+        # By name: where it is a StartAnew as well, that one's remedy would follow this one.
+        AnswerNo.__init__(self, f"{describe(decision)}; {remedy}" if remedy else describe(decision))
 
 
 class NothingTaken(Refused):
     """No trajectory passed: ask again when more has been rewarded."""
-
-    def __init__(self, decision: Decision) -> None:
-        super().__init__(decision, "claim again when more is rewarded, or claim(..., wait_s=...) to wait for it")
 
 
 class StartAnew(AnswerNo):
@@ -85,21 +85,12 @@ class StartAnew(AnswerNo):
 class UpdateEnded(Refused):
     """The update is over, by its lease or by an operator: its rows may be another's by now."""
 
-    def __init__(self, decision: Decision) -> None:
-        super().__init__(decision, "train on nothing of it, and make a new update")
-
-
-_RELOAD = (
-    "the weights in this process are not the learner's any more: export nothing and exit; the process that takes over "
-    "reloads the weights of the learner's last checkpoint"
-)
-
 
 class LearnerFenced(Refused, StartAnew):
     """A newer process holds the learner, or an operator fenced it."""
 
     def __init__(self, decision: Decision) -> None:
-        Refused.__init__(self, decision, _RELOAD)
+        Refused.__init__(self, decision)
 
 
 class EpochConflict(Refused, StartAnew):
@@ -110,7 +101,7 @@ class EpochConflict(Refused, StartAnew):
         Refused.__init__(
             self,
             decision,
-            f"the current epoch is {self.current_epoch}, somebody else started the learner: {_RELOAD}, and starts with "
+            f"the current epoch is {self.current_epoch}, somebody else started the learner: {RELOAD}, and starts with "
             "that expected_epoch",
         )
 
@@ -119,18 +110,41 @@ class UpdateInDoubt(Refused, StartAnew):
     """The update is started, so that its rows may be in the weights: it cannot be aborted by its learner."""
 
     def __init__(self, decision: Decision) -> None:
-        Refused.__init__(self, decision, "export nothing, exit, and start the learner anew, which ends the update")
+        Refused.__init__(self, decision)
 
 
 def describe(decision: Decision) -> str:
-    """A refusal on one line: record, outcome, reason, meaning, detail, update and position."""
+    """A refusal on one line: record, subject, position, outcome, reason, meaning, detail and the first item."""
     known = decision.reason in Reason.__members__.values()
     meaning = f": {MEANING[Reason(decision.reason)].rstrip('.')}" if known else ""
     detail = f" ({decision.detail})" if decision.detail else ""
-    update = f" of update {decision.update_id}" if decision.update_id else ""
     source = f"lifecycle:{decision.source.partition}@{decision.source.offset}"
     record = decision.record_type or "record"
-    return f"{record}{update} at {source} was {decision.outcome.value}, {decision.reason}{meaning}{detail}"
+    return (
+        f"{record}{_subject(decision)} at {source} was {decision.outcome.value}, {decision.reason}{meaning}{detail}"
+        f"{_first_item(decision)}"
+    )
+
+
+def _subject(decision: Decision) -> str:
+    subject = decision.subject
+    if subject is not None and subject.kind != "update":
+        return f" of {subject.kind} {subject.id}"
+    return f" of update {decision.update_id}" if decision.update_id else ""
+
+
+def _first_item(decision: Decision) -> str:
+    """The first trajectory that the record was refused for, of how many."""
+    refused = [item for item in decision.items if item.reason == decision.reason] or [
+        item for item in decision.items if item.reason not in (Reason.ALL_OR_NONE, Reason.DUPLICATE)
+    ]
+    if not refused:
+        return ""
+    first = refused[0]
+    reason = "" if first.reason == decision.reason else f", {first.reason}"
+    state = f", {first.state_after} at revision {first.revision_after}" if first.state_after else ""
+    count = f", the first of {len(refused)}" if len(refused) > 1 else ""
+    return f" [trajectory {first.trajectory_id}{reason}{state}{count}]"
 
 
 def error_of(decision: Decision) -> Refused:

@@ -95,12 +95,14 @@ class Holdings:
 
     def unreserved(self, trajectory_ids: Collection[str]) -> None:
         """Take rows without an answer: the caller answers for them."""
+        check_listed(trajectory_ids)
         items = [ItemDecision(trajectory_id=one, reason=UNRESERVED) for one in trajectory_ids]
         self.resume(items, items, ())
         self._listed = frozenset(self._held)
 
     def step(self, trajectory_ids: Collection[str]) -> CommitStep:
         """The next optimizer step trains on these. Raises NotTrainable, naming the first that must not."""
+        check_listed(trajectory_ids)
         if not trajectory_ids:
             raise NotTrainable(
                 f"step {len(self._steps)} of update {self._update_id} has no rows: leave the optimizer step out"
@@ -124,6 +126,7 @@ class Holdings:
 
     def drop(self, trajectory_ids: Collection[str], reason: str, disposition: Disposition) -> None:
         """Held rows that will not be trained on. Raises NotTrainable for one that is not held or was stepped."""
+        check_listed(trajectory_ids)
         stepped = self.stepped
         for trajectory_id in trajectory_ids:
             if trajectory_id not in self._held:
@@ -160,3 +163,9 @@ class Holdings:
         if self._needs_admission and trajectory_id not in self._admitted:
             return f"its Admit was refused ({refusal.reason})" if refusal else "no Admit of it was answered ok"
         return None
+
+
+def check_listed(trajectory_ids: Collection[str]) -> None:
+    """Raises NotTrainable for one id where a list of them is asked for: a text is a collection of its letters."""
+    if isinstance(trajectory_ids, str):
+        raise NotTrainable(f"trajectory ids are wanted as a list, and {trajectory_ids!r} is a text: put it in a list")

@@ -7,7 +7,7 @@ from types import TracebackType
 import numpy as np
 
 from rollbook.producers.facts import Done, Facts, ObservedRow, snapshot
-from rollbook.producers.holdings import UNUSED
+from rollbook.producers.holdings import UNUSED, check_listed
 from rollbook.producers.observer import Observer
 from rollbook.producers.recording import StepArrays
 from rollbook.producers.trainer import Trainer
@@ -38,6 +38,7 @@ class ObservedUpdate:
     def reserve(self, trajectory_ids: Collection[str], policy: PolicyRef) -> None:
         """These rows are taken from the trainer's own queue, by a learner with this policy."""
         with self._quietly():
+            check_listed(trajectory_ids)
             ids = tuple(trajectory_ids)
             self._not_trained.update(dict.fromkeys(ids, (UNUSED, Disposition.RELEASE)))
             self._tell(lambda trainer: self._facts.reserve(trainer, ids, policy))
@@ -57,6 +58,7 @@ class ObservedUpdate:
     def step(self, trajectory_ids: Collection[str]) -> int:
         """An optimizer step with these rows; returns its step id."""
         with self._quietly():
+            check_listed(trajectory_ids)
             self._steps.append(tuple(trajectory_ids))
         return len(self._steps) - 1
 
@@ -65,6 +67,7 @@ class ObservedUpdate:
     ) -> None:
         """Rows that were taken and will not be trained on."""
         with self._quietly():
+            check_listed(trajectory_ids)
             self._not_trained.update(dict.fromkeys(trajectory_ids, (reason, disposition)))
 
     def record_step(self, step_id: int, step: StepArrays) -> None:

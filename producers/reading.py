@@ -13,17 +13,18 @@ _PAUSE_S = 0.05
 def group_less_consumer(settings: Settings, **config: object) -> Consumer:
     """A quiet consumer for partitions that are assigned by hand; it commits nothing and never guesses an offset."""
     return Consumer(
-        {
-            "bootstrap.servers": settings.bootstrap_servers,
-            "group.id": "rollbook-reader",  # demanded by the library; nothing is ever committed under it
-            "enable.auto.commit": False,
-            "auto.offset.reset": "error",
-            "fetch.queue.backoff.ms": 5,
-            "reconnect.backoff.max.ms": 1000,
-            "allow.auto.create.topics": False,
-            "log_level": 0,
-            **{name.replace("_", "."): value for name, value in config.items()},
-        }
+        settings.client(
+            {
+                "group.id": "rollbook-reader",  # demanded by the library; nothing is ever committed under it
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "fetch.queue.backoff.ms": 5,
+                "reconnect.backoff.max.ms": 1000,
+                "allow.auto.create.topics": False,
+                "log_level": 0,
+                **{name.replace("_", "."): value for name, value in config.items()},
+            }
+        )
     )
 
 

@@ -1,6 +1,7 @@
 """Keeps the lease of one update alive from a thread of its own, so that training need not think of it."""
 
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Protocol
 
@@ -24,20 +25,26 @@ class Sender(Protocol):
         """Its decision. Raises Refused, DecisionTimeout, DeliveryFailed."""
 
 
+class Owner(Protocol):
+    """Whose lease it is."""
+
+    def renewal_refused(self, refusal: Refused) -> None:
+        """A renewal was refused, so that no more are sent."""
+
+
 class Renewal:
-    """Renews every `every_s` from `begin` to `end`. A refusal goes to `refused`, and is the last: then it is over.
+    """Renews every `every_s` from `begin` to `end`, or until nobody holds the owner any more: what a training has let
+    go of must not keep its rows. A refusal is the last: then it is over.
 
     A decision that does not come costs nothing: the next renewal is as good.
     """
 
-    def __init__(
-        self, sender: Sender, make: Callable[[], Lifecycle], every_s: float, refused: Callable[[Refused], None]
-    ) -> None:
+    def __init__(self, sender: Sender, make: Callable[[], Lifecycle], every_s: float, owner: Owner) -> None:
         self._sender = sender
         self._make = make
         self.every_s = every_s
         """0: there is no lease to keep."""
-        self._refused = refused
+        self._owner = weakref.ref(owner)
         self._over = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -54,7 +61,7 @@ class Renewal:
             self._over.set()
 
     def _serve(self) -> None:
-        while not self._over.wait(self.every_s):
+        while not self._over.wait(self.every_s) and self._owner() is not None:
             try:
                 command = Command(self._make())
                 with self._lock:
@@ -63,8 +70,9 @@ class Renewal:
                     self._sender.send(command)
                 self._sender.answer(command)
             except Refused as refusal:
-                if not self._over.is_set():
-                    self._refused(refusal)
+                owner = self._owner()
+                if owner is not None and not self._over.is_set():
+                    owner.renewal_refused(refusal)
                 return
             except (ClientClosed, ForkedClient):
                 return

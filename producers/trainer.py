@@ -85,6 +85,7 @@ class Trainer(Client):
         self._condemned: StartAnew | None = None
         self._weights = Weights(learner_id)
         self._saving: Command | None = None
+        self._saved = False
         self._fetcher: Fetcher | None = None
 
     def start(self, checkpoint: Checkpoint | None = None, *, expected_epoch: int = 0) -> Decision:
@@ -109,6 +110,7 @@ class Trainer(Client):
             if checkpoint is not None:
                 found = self._insist(lambda: contents_of(self._settings, self._run_id, checkpoint.id))
             self._weights.loaded(found)
+            self._saving = None
         if not is_fit:  # the run was configured only meanwhile
             self._check_enforcement()
         self._learner = decision.learner
@@ -148,8 +150,8 @@ class Trainer(Client):
     def checkpoint_saved(self, checkpoint_id: str, digest: str, policy: PolicyRef) -> Decision:
         """Say that the weights as they are now are on disk under this id, so that a new process may start from them.
 
-        `policy` is the learner's newest one. Raises OutOfOrder unless `may_export`. After DecisionTimeout call it again
-        with the same arguments.
+        `policy` is the learner's newest one. Raises OutOfOrder unless `may_export`. It may be called again with the
+        same arguments, after DecisionTimeout or for the answer of before.
         """
         self._check()
         self.check_trains()
@@ -159,7 +161,7 @@ class Trainer(Client):
                 "the next step"
             )
         checkpoint = Checkpoint(id=checkpoint_id, digest=digest)
-        command = self._unread_save(checkpoint, policy) or Command(
+        command = self._same_save(checkpoint, policy) or Command(
             CheckpointSaved(
                 header=self._header(),
                 learner=self.learner,
@@ -169,13 +171,13 @@ class Trainer(Client):
                 chain=self._decisions.chain,
             )
         )
-        self._saving = command
+        self._saving, self._saved = command, False
         try:
             decision = self.ask(command)
         except Refused:
             self._saving = None
             raise
-        self._saving = None
+        self._saved = True
         return decision
 
     def new_checkpoint_id(self) -> str:
@@ -318,11 +320,13 @@ class Trainer(Client):
             self, update_id, rollout_id, needs_admission=needs_admission, rank=self._rank, renew_every_s=every_s
         )
 
-    def _unread_save(self, checkpoint: Checkpoint, policy: PolicyRef) -> Command | None:
-        """The command on its way for the same checkpoint: made anew, its chain would be another and so a conflict."""
+    def _same_save(self, checkpoint: Checkpoint, policy: PolicyRef) -> Command | None:
+        """The last command, where it is for the same checkpoint: made anew, its chain would be another and so a
+        conflict. Once it was answered, a checkpoint of other weights under the same id shall be one."""
         record = None if self._saving is None else self._saving.record
-        same = isinstance(record, CheckpointSaved) and (record.checkpoint, record.policy) == (checkpoint, policy)
-        return self._saving if same else None
+        if not isinstance(record, CheckpointSaved) or (record.checkpoint, record.policy) != (checkpoint, policy):
+            return None
+        return self._saving if not self._saved or record.last_update_id == self.last_update_id else None
 
     def _insist(self, attempt: Callable[[], T]) -> T:
         """The result of the attempt; where the trainer is to wait, as many attempts as it takes."""

@@ -7,7 +7,7 @@ from types import MappingProxyType
 import numpy.typing as npt
 
 from rollbook.producers.drift import admit_items, current_payloads
-from rollbook.producers.errors import NothingTaken, OutOfOrder
+from rollbook.producers.errors import NothingTaken, OutOfOrder, Refused
 from rollbook.producers.exchange import FEEDS, Desk, Exchange
 from rollbook.producers.handle import UpdateHandle
 from rollbook.producers.holdings import Holdings
@@ -60,7 +60,7 @@ class Update(Leaving):
         self._admit_part = 0
         self._exchange = Exchange(desk, update_id)
         self._records = UpdateRecords(desk, update_id)
-        self._renewal = Renewal(desk, self._records.renew, renew_every_s, self._exchange.note)
+        self._renewal = Renewal(desk, self._records.renew, renew_every_s, self)
         self._loaded: dict[str, LoadedTrajectory] = {}
         self._recorder = Recorder(
             desk.outbox,
@@ -272,6 +272,10 @@ class Update(Leaving):
     def abort(self, text: str = "", *, disposition: AbortDisposition = AbortDisposition.RELEASE) -> Decision:
         """End the update before it was started. Raises UpdateInDoubt afterwards."""
         return self._abort(self._desk.redaction.text(text), disposition)
+
+    def renewal_refused(self, refusal: Refused) -> None:
+        """The background renews no more; the training hears of it at its next call."""
+        self._exchange.note(refusal)
 
     def resend(self) -> Decision:
         """After DecisionTimeout: send the same bytes again, and take in whichever copy was accepted, if one was."""

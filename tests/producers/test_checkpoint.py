@@ -95,8 +95,21 @@ def test_weights_between_step_and_commit_are_not_saved(ungated: World) -> None:
     assert ungated.decisions("CheckpointSaved") == []
 
 
+def test_a_checkpoint_saved_again_gets_the_answer_of_before(ungated: World) -> None:
+    ungated.group(1)
+    with learner(ungated) as trainer:
+        trainer.start()
+        first = trainer.checkpoint_saved("c-0", "d", POLICY)
+        again = trainer.checkpoint_saved("c-0", "d", POLICY)
+        assert (first.outcome, again.outcome) == (Outcome.ACCEPTED, Outcome.DUPLICATE)
+        train(trainer)
+        with pytest.raises(Refused, match=r"CheckpointSaved of checkpoint c-0 at .*conflict.*; leave it"):
+            trainer.checkpoint_saved("c-0", "d", POLICY)  # the id of other weights
+        save(trainer)
+
+
 def test_an_unknown_checkpoint_is_refused(ungated: World) -> None:
-    with learner(ungated) as trainer, pytest.raises(Refused, match="unknown_checkpoint"):
+    with learner(ungated) as trainer, pytest.raises(Refused, match=r"unknown_checkpoint: .*; start from"):
         trainer.start(Checkpoint(id="nobody's", digest="d"))
 
 

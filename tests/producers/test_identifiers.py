@@ -166,17 +166,17 @@ def test_the_ids_of_updates_and_checkpoints(run: World, trainer: Trainer) -> Non
     assert run.decisions("Reserve") == []
 
 
-@pytest.mark.parametrize("wrong", [[1], "", 7, "a\nb", PATH, "x" * 257])
-def test_an_update_that_nothing_can_name_is_refused_before_the_training(
-    run: World, trainer: Trainer, wrong: Any
-) -> None:
-    with pytest.raises(ContractViolation, match="Reserve: field update_id"):
-        trainer.update(0, update_id=wrong)
-    with ObservingTrainer(NOWHERE, "run-0", "l", options=Options(on_error=lambda _: None)) as observing:
-        with pytest.raises(ContractViolation, match="Reserve: field update_id"):
-            observing.update(0, update_id=wrong)
-        with pytest.raises(ContractViolation, match="Commit: field rollout_id"):
-            observing.update(-1)
+def test_an_update_that_nothing_can_name_is_refused_before_the_training(trainer: Trainer) -> None:
+    options = Options(connect_timeout_s=0.1, on_error=lambda _: None)
+    with ObservingTrainer(NOWHERE, "run-0", "l", options=options) as observing:
+        wrong: list[Any] = [[1], "", 7, "a\nb", PATH, "x" * 257]
+        for update_id in wrong:
+            for client in (trainer, observing):
+                with pytest.raises(ContractViolation, match="Reserve: field update_id"):
+                    client.update(0, update_id=update_id)
+        for client in (trainer, observing):
+            with pytest.raises(ContractViolation, match="Commit: field rollout_id"):
+                client.update(-1)
         observing.close(0.1)
 
 

@@ -149,6 +149,19 @@ def test_without_renewals_the_update_ends_and_says_so(leased: World) -> None:
         assert trainer.may_export, "nothing was stepped"
 
 
+def test_an_update_that_is_let_go_of_is_not_renewed(leased: World) -> None:
+    (one,) = leased.group(1)
+    with learner(leased) as trainer:
+        update = trainer.update(rollout_id=0)
+        update.claim(POLICY, max_groups=1, wait_s=60)
+        leased.decided("Renew")
+        del update
+        assert leased.decided("LeaseExpired").reason == "lease_expired"
+        with trainer.update(rollout_id=1) as later:
+            later.claim(POLICY, max_groups=1, wait_s=60)
+            assert [item.trajectory_id for item in later.held] == [one]
+
+
 def test_an_end_that_the_background_hears_of_surfaces_at_the_next_call(run: World, trainer: Trainer) -> None:
     run.group(1)
     with trainer.update(rollout_id=0, renew_every_s=0.02) as update:

@@ -168,7 +168,10 @@ def test_arguments_that_make_no_sense_cost_the_event(watched: World) -> None:
         update.admit([ObservedRow("t-0", [([0.5], [2])], [0.5])], POLICY)
         update.record_step(0, None)  # type: ignore[arg-type]
         update.step(None)  # type: ignore[arg-type]
-    assert len(errors) == 5
+        update.reserve("t-0", POLICY)
+        update.step("t-0")
+    assert len(errors) == 7
+    assert sum("wanted as a list" in str(error) for error in errors) == 2
     assert any("items: each trajectory once" in str(error) for error in errors)
     watched.decided("Commit")
 

@@ -143,6 +143,15 @@ def test_a_step_names_each_of_its_rows_once(ids: list[str], problem: str) -> Non
     assert not made.stepped
 
 
+def test_a_text_is_no_list_of_ids() -> None:
+    made = holdings("r abc; o abc; s abc")
+    calls = (made.step, made.unreserved, lambda ids: made.drop(ids, "length", Disposition.RELEASE))
+    for call in calls:
+        with pytest.raises(NotTrainable, match=r"wanted as a list, and 'abc' is a text: put it in a list"):
+            call("abc")
+    assert made.step(["abc"]).trajectory_ids == ("abc",)
+
+
 @pytest.mark.parametrize(
     ("option", "value"),
     [
