@@ -197,14 +197,14 @@ def _kafka_of_file(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     except (OSError, ValueError) as fault:
         why = fault.strerror if isinstance(fault, OSError) else "it is not UTF-8"
         raise BadInput(
-            f"{FILE_VARIABLE} is {ascii(str(path))}, which cannot be read ({why}): set it to a file of lines NAME=VALUE"
+            f"{FILE_VARIABLE} is {str(path)!a}, which cannot be read ({why}): set it to a file of lines NAME=VALUE"
         ) from None
     for number, line in enumerate(map(str.strip, lines), 1):
         if line and not line.startswith("#"):
             name, _, value = (part.strip() for part in line.partition("="))
             if not value or not _KAFKA_NAME.fullmatch(name):
                 raise BadInput(
-                    f"{ascii(str(path))}, line {number}: not NAME=VALUE with the name of a librdkafka setting, such "
+                    f"{str(path)!a}, line {number}: not NAME=VALUE with the name of a librdkafka setting, such "
                     "as security.protocol=SASL_SSL"
                 )
             yield name, value

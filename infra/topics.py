@@ -62,6 +62,29 @@ class TopicProblem:
         return f"topic {self.topic}: {self.setting} is {self.actual}, wanted {self.wanted}: {self.remedy}"
 
 
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A setting of a topic beside what it should be; `wanted` is empty where that is the operator's."""
+
+    setting: str
+    actual: str
+    wanted: str
+
+
+def wanted_of(state: TopicState, problems: Sequence[TopicProblem]) -> tuple[Fact, ...]:
+    """What the table says of a topic, as it is and as it should be."""
+    told = {problem.setting: problem.wanted for problem in problems if problem.topic == state.name}
+    partitions, replication = str(state.partitions), str(state.replication)
+    facts = [
+        Fact("partitions", partitions, told.get("partitions", partitions)),
+        Fact("replication", replication, told.get("replication", replication)),
+    ]
+    for setting in (*state.spec.settings, min_insync(state.replication)):
+        wanted = setting.value if setting.fixed else f"yours ({setting.value} at first)"
+        facts.append(Fact(setting.name, state.value(setting.name), wanted))
+    return tuple(facts)
+
+
 def in_one_line(problems: Sequence[TopicProblem], rest: str = "`rollbook topics describe` shows them") -> str:
     """The first problem in full, and how many more there are: they mostly have one cause."""
     more = f" (and {len(problems) - 1} more; {rest})" if len(problems) > 1 else ""

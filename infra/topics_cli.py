@@ -1,18 +1,18 @@
-"""`rollbook topics`: make the six topics, or show them beside what they should be."""
+"""`rollbook topics`: make the six topics, show them beside what they should be, and say who may do what with them."""
 
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from rollbook.infra.looking.show import cell
+from rollbook.infra.acl_table import DEFAULT_PROCESSOR_NAMES, Acl, Role, acls_for
+from rollbook.infra.looking.show import cell, console, print_json
 from rollbook.infra.settings import DEFAULT_PARTITIONS, Settings
-from rollbook.infra.topics import check_topics, create_topics, describe_topics, in_one_line
-from rollbook.schemas.errors import AnswerNo
+from rollbook.infra.topics import check_topics, create_topics, describe_topics, in_one_line, wanted_of
+from rollbook.schemas.errors import AnswerNo, BadInput
 
 app = typer.Typer(
-    help="Create or describe the six topics of a prefix (ROLLBOOK_TOPIC_PREFIX, by default 'rollbook.').",
+    help="Create, describe or protect the six topics of a prefix (ROLLBOOK_TOPIC_PREFIX, by default 'rollbook.').",
     epilog="Example: rollbook topics create --partitions 8",
     no_args_is_help=True,
 )
@@ -50,17 +50,69 @@ def describe() -> None:
     states = describe_topics(settings)
     problems = check_topics(settings)
     wrong = {(problem.topic, problem.setting) for problem in problems}
-    table = Table("topic", "setting", "value", title=cell(settings.bootstrap_servers))
+    table = Table("topic", "setting", "is", "should be", title=cell(settings.bootstrap_servers))
     for state in states:
-        facts = [("partitions", str(state.partitions)), ("replication", str(state.replication))]
-        facts += [(setting.name, state.value(setting.name)) for setting in state.spec.settings]
-        for position, (name, value) in enumerate(facts):
-            style = "red" if (state.name, name) in wrong else None
+        facts = wanted_of(state, problems)
+        for position, fact in enumerate(facts):
+            style = "red" if (state.name, fact.setting) in wrong else None
             last = position == len(facts) - 1
-            table.add_row(state.name if position == 0 else "", name, cell(value), style=style, end_section=last)
+            name = state.name if position == 0 else ""
+            table.add_row(name, fact.setting, cell(fact.actual), cell(fact.wanted), style=style, end_section=last)
     present = {state.name for state in states}
     for name in dict.fromkeys(problem.topic for problem in problems if problem.topic not in present):
-        table.add_row(name, "missing", "", style="red", end_section=True)
-    Console().print(table)
+        table.add_row(name, "topic", "missing", "present", style="red", end_section=True)
+    console().print(table)
     if problems:
         raise AnswerNo(in_one_line(problems, "marked red above"))
+
+
+@app.command(epilog="Example: rollbook topics acl --grant worker=User:rollout --grant trainer=User:trainer --apply")
+def acl(
+    grant: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ROLE=PRINCIPAL",
+            show_default="every role, to a user of its name",
+            help="Give a role to a principal, such as worker=User:rollout; repeatable.",
+        ),
+    ] = None,
+    processor_names: Annotated[
+        str, typer.Option(help="What the --name of every processor of this prefix begins with.")
+    ] = DEFAULT_PROCESSOR_NAMES,
+    apply: Annotated[bool, typer.Option("--apply", help="Set them on the cluster; needs a user who may.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON, an entry a line.")] = False,
+) -> None:
+    """Print the least access rights that each role needs, as commands for Kafka's own tool; --apply sets them.
+
+    Roles: worker, reward, trainer, coordinator, processor, reader, operator. Entries are only ever added.
+    """
+    from rollbook.infra.acls import apply_acls, commands
+
+    settings = Settings.from_env()
+    if apply and not grant:
+        raise BadInput("--apply sets rights for users that exist: say which, such as --grant worker=User:rollout")
+    if not processor_names.strip():
+        raise BadInput(
+            "--processor-names is empty, which means every transactional id of the cluster: give a beginning"
+        )
+    given = [_granted(one) for one in grant] if grant else [(role, f"User:{role}") for role in Role]
+    found: list[Acl] = []
+    for role, principal in given:
+        found += acls_for(role, principal, settings, processor_names)
+    if apply:
+        apply_acls(found, settings)
+    for line in found if as_json else commands(found, settings):
+        print_json(line) if isinstance(line, Acl) else print(line)
+    if apply and not as_json:
+        print(f"# set: {len(found)} entries on {settings.bootstrap_servers}")
+
+
+def _granted(text: str) -> tuple[Role, str]:
+    role, _, principal = text.partition("=")
+    kind, _, user = principal.partition(":")
+    if role not in list(Role) or kind != "User" or not user.strip() or not principal.isprintable():
+        raise BadInput(
+            f"--grant {text[:100]!a} is not ROLE=PRINCIPAL: give one of {', '.join(Role)} and a principal as Kafka "
+            "knows it, such as worker=User:rollout"
+        )
+    return Role(role), principal

@@ -1,6 +1,7 @@
 """The node's configuration, as text: one combined KRaft node on 127.0.0.1, small and quick to come back."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 HOST = "127.0.0.1"
@@ -9,9 +10,10 @@ _SERVER_PROPERTIES = """\
 # Written by rollbook at each start; edits are lost.
 process.roles=broker,controller
 node.id=1
-listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}
-advertised.listeners=PLAINTEXT://{host}:{port}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listeners=PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}{more_listeners}
+advertised.listeners=PLAINTEXT://{host}:{port}{more_listeners}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{more_protocols}
+inter.broker.listener.name=PLAINTEXT
 controller.listener.names=CONTROLLER
 controller.quorum.voters=1@{host}:{controller_port}
 log.dirs={log_dir}
@@ -64,6 +66,15 @@ logger.server.level=info
 
 
 @dataclass(frozen=True, slots=True)
+class NodeExtras:
+    """What a node has beside the plain one: listeners, each named after its security protocol, and properties, which
+    count more than ours."""
+
+    listeners: Mapping[str, int] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class NodeLayout:
     """Where a node keeps what, below its data directory."""
 
@@ -106,10 +117,18 @@ class NodeLayout:
         return self.data_dir / "broker.json"
 
 
-def write_config(layout: NodeLayout, port: int, controller_port: int) -> None:
+def write_config(layout: NodeLayout, port: int, controller_port: int, extras: NodeExtras) -> None:
     """Write both files anew, so that ports and paths are always those of this start."""
     log_dir, log_file = _value(layout.log_dir), _value(layout.log_file)
-    server = _SERVER_PROPERTIES.format(host=HOST, port=port, controller_port=controller_port, log_dir=log_dir)
+    server = _SERVER_PROPERTIES.format(
+        host=HOST,
+        port=port,
+        controller_port=controller_port,
+        log_dir=log_dir,
+        more_listeners="".join(f",{name}://{HOST}:{own}" for name, own in extras.listeners.items()),
+        more_protocols="".join(f",{name}:{name}" for name in extras.listeners),
+    )
+    server += "".join(f"{name}={value}\n" for name, value in extras.properties.items())  # the last of a name counts
     layout.server_properties.write_text(server, encoding="ascii")
     layout.log4j2_properties.write_text(_LOG4J2_PROPERTIES.format(log_file=log_file), encoding="ascii")
 

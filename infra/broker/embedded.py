@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 from types import TracebackType
 
-from rollbook.infra.broker.config import HOST, NodeLayout
+from rollbook.infra.broker.config import HOST, NodeExtras, NodeLayout
 from rollbook.infra.broker.files import broker_files
 from rollbook.infra.broker.node import start_node, stop_process
 from rollbook.infra.broker.ports import free_port, is_free
@@ -21,13 +21,15 @@ class EmbeddedBroker:
     """A real Kafka broker on 127.0.0.1, killed by the kernel when this process dies, however it dies.
 
     Without `data_dir` it keeps its data in a temporary directory that `close` removes; without `port` it takes a free
-    one and keeps it over `stop`, `kill` and `start`. Any number can run side by side.
+    one and keeps it over `stop`, `kill` and `start`. Any number can run side by side. `extras` are further listeners
+    and properties of the node.
 
         with EmbeddedBroker() as broker:
             settings = Settings(bootstrap_servers=broker.bootstrap_servers)
     """
 
-    def __init__(self, data_dir: Path | None = None, port: int | None = None) -> None:
+    def __init__(self, data_dir: Path | None = None, port: int | None = None, extras: NodeExtras | None = None) -> None:
+        self._extras = extras
         self._temporary = data_dir is None
         self._data_dir = temporary_directory(os.getpid()) if data_dir is None else data_dir.absolute()
         self._port = port
@@ -57,7 +59,7 @@ class EmbeddedBroker:
         for draws_left in reversed(range(_PORT_DRAWS if self._port is None else 1)):
             port = free_port() if self._port is None else self._port
             try:
-                node = start_node(NodeLayout(self._data_dir), port, files, start_attached)
+                node = start_node(NodeLayout(self._data_dir), port, files, start_attached, self._extras)
             except EnvironmentFault:
                 # Someone else may have taken a drawn port before Kafka bound it: draw again.
                 if draws_left == 0 or is_free(port):

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from rollbook.infra.broker.config import HOST, NodeLayout, write_config
+from rollbook.infra.broker.config import HOST, NodeExtras, NodeLayout, write_config
 from rollbook.infra.broker.files import BrokerFiles
 from rollbook.infra.broker.jvm import java_command
 from rollbook.infra.broker.ports import free_port, is_free
@@ -36,13 +36,15 @@ class RunningNode:
     cluster_id: str
 
 
-def start_node(layout: NodeLayout, port: int, files: BrokerFiles, spawn: Spawn) -> RunningNode:
+def start_node(
+    layout: NodeLayout, port: int, files: BrokerFiles, spawn: Spawn, extras: NodeExtras | None = None
+) -> RunningNode:
     """Start a node and wait until it answers as itself. Raises BadInput or EnvironmentFault, leaving no process."""
     make_directory(layout)
     check_not_in_use(layout)
     if not is_free(port):
         raise port_is_busy(port)
-    write_config(layout, port, free_port())
+    write_config(layout, port, free_port(), extras or NodeExtras())
     cluster_id = ensure_formatted(layout, files)
     log_offset = layout.log_file.stat().st_size if layout.log_file.exists() else 0
     logging = f"-Dlog4j2.configurationFile={layout.log4j2_properties}"

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from rollbook.infra.reference.acls import acls
 from rollbook.infra.reference.commands import commands
 from rollbook.infra.reference.markdown import page, table
 from rollbook.infra.reference.order import order
@@ -32,6 +33,7 @@ PAGES = (
     Page("reasons.md", "every reason by stage of the pipeline, with its meaning", reasons),
     Page("records.md", "every record and its fields", records),
     Page("topics.md", "the six topics and their settings", topics),
+    Page("acls.md", "what each role may do on a cluster with authorisation", acls),
     Page("commands.md", "every command, its arguments and options", commands),
     Page("settings.md", "every environment variable", settings),
 )
