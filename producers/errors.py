@@ -130,7 +130,7 @@ def _subject(decision: Decision) -> str:
     subject = decision.subject
     if subject is not None and subject.kind != "update":
         return f" of {subject.kind} {subject.id}"
-    return f" of update {decision.update_id}" if decision.update_id else ""
+    return f" of update {decision.update_id}" if decision.update_id else f" of run {decision.run_id}"
 
 
 def _first_item(decision: Decision) -> str:

@@ -22,7 +22,9 @@ from rollbook.producers import (
     Trainer,
     Update,
 )
+from rollbook.schemas.records.common import Source, SourceKind
 from rollbook.schemas.records.decision import Decision, Outcome
+from rollbook.schemas.records.update import Abort, AbortDisposition, AbortReason
 from rollbook.tests.producers.test_recording import step_of
 from rollbook.tests.producers.world import PATIENT, POLICY, World, processor, world
 
@@ -295,6 +297,29 @@ def test_a_row_that_another_trained_on_meanwhile_shows(stage: Stage) -> None:
     decision = stage.run.decisions("Commit")[-1]
     assert (decision.update_id, decision.reason, decision.violation) == (unreserved.update_id, "unreserved", True)
     assert [(item.reason, item.state_after) for item in decision.items] == [("not_held", "consumed")]
+
+
+def test_with_leases_what_was_trained_on_after_the_updates_end_is_quarantined(stage: Stage) -> None:
+    stage.trainer._on_unavailable = OnUnavailable.PROCEED_UNRESERVED
+    operator, source = stage.run.coordinator, Source(kind=SourceKind.OPERATOR, id="operator-0")
+    with stage.trainer.update(rollout_id=1, renew_every_s=60) as update:
+        stage.stop()
+        with pytest.raises(DecisionTimeout):
+            update.claim(POLICY, max_groups=1)
+        operator._publish(
+            Abort(
+                header=operator._header().model_copy(update={"source": source}),
+                update_id=update.update_id,
+                reason=AbortReason.OPERATOR,
+                disposition=AbortDisposition.RELEASE,
+            )
+        )
+        assert operator.flush(20) == 0
+        update.proceed_unreserved(stage.group)
+        update.step(stage.group)
+    stage.go_on()
+    assert [item.state_after for item in stage.run.decided("Quarantine").items] == ["quarantined"]
+    assert [one.reason for one in stage.run.decisions("Commit")] == ["update_ended"]
 
 
 def test_nobody_goes_unreserved_by_accident(stage: Stage) -> None:

@@ -100,6 +100,11 @@ def test_it_names_what_it_is_about(found: Decision, said: str) -> None:
     assert said in str(error_of(found))
 
 
+def test_where_it_is_about_no_thing_it_names_the_run() -> None:
+    plain = decision("run_not_configured", record="LearnerStarted").model_copy(update={"update_id": None})
+    assert str(error_of(plain)).startswith("LearnerStarted of run run-0 at ")
+
+
 def test_a_reason_of_newer_rules_says_where_to_look() -> None:
     assert "reference of reasons" in str(error_of(decision("brand_new")))
     assert remedy_of("ok") == ""
