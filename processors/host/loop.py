@@ -29,7 +29,6 @@ from rollbook.schemas.records.ledger import Position
 
 logger = logging.getLogger("rollbook.processor")
 
-SNAPSHOT_EVERY = 1_000
 LEASE_LOOK_S = 0.1
 MANY_CHANGES = 20_000
 """Ledger rows above which a transaction is given the time it takes: the end of a run forgets all of it at once."""
@@ -270,16 +269,11 @@ class Host:
         self._write_freshness(batch)
 
     def _write_freshness(self, batch: Batch) -> None:
-        """A snapshot of each run in the batch once nothing waits any more, or every 1,000 records."""
-        touched: dict[tuple[int, str], tuple[int, int]] = {}
-        for _, folded in batch.folded:
-            where = (folded.decision.source.partition, folded.decision.run_id)
-            first = touched.get(where, (folded.decision.sequence, 0))[0]
-            touched[where] = (first, folded.decision.sequence)
-        for (partition, run_id), (first, last) in touched.items():
+        """A snapshot of each run in the batch, also while others wait: it may be the last batch with that run in it."""
+        touched = {(folded.decision.source.partition, folded.decision.run_id): None for _, folded in batch.folded}
+        for partition, run_id in touched:
             run = self._ledgers[partition].run(run_id)
-            due = not self._waiting or last // SNAPSHOT_EVERY > (first - 1) // SNAPSHOT_EVERY
-            if due and run.head.config_version:
+            if run.head.config_version:
                 topic = self._settings.topic(Topic.FRESHNESS)
                 self._transactions.produce(topic, partition, run_id.encode(), encode(snapshot(run)))
 
