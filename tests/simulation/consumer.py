@@ -1,0 +1,332 @@
+"""The simulated consumers: the static member of the group, and readers without a group."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import KafkaError, Message, TopicPartition
+
+from rollbook.tests.simulation import errors
+from rollbook.tests.simulation.broker import Broker
+from rollbook.tests.simulation.errors import Again
+from rollbook.tests.simulation.group import NOBODY, GroupMetadata
+from rollbook.tests.simulation.log import Entry, PartitionLog, Place
+from rollbook.tests.simulation.scheduler import Process
+
+INVALID = -1001
+LOG_APPEND_TIME = 2
+Callback = Callable[[Any, list[TopicPartition]], None]
+
+
+@dataclass(slots=True)
+class _Event:
+    """Something that the group has to tell the application."""
+
+    kind: str
+    partitions: list[int]
+
+
+@dataclass(slots=True)
+class _Fetched:
+    """Where a partition is read, and what the last answer said of its end."""
+
+    log: PartitionLog
+    position: int
+    paused: bool = False
+    ends: tuple[int, int] = (INVALID, INVALID)
+    delivered: Message | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Partitions:
+    partitions: dict[int, None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Topics:
+    topics: dict[str, _Partitions]
+
+
+@dataclass(slots=True)
+class _Reading:
+    """Partitions that are read."""
+
+    broker: Broker
+    committed: bool = True
+    places: dict[Place, _Fetched] = field(default_factory=dict)
+
+    def add(self, place: TopicPartition) -> None:
+        log = self.broker.logs[place.topic, int(place.partition)]
+        self.places[log.place] = _Fetched(log, max(0, int(place.offset)))
+
+    def remove(self, place: TopicPartition) -> None:
+        self.places.pop((place.topic, int(place.partition)), None)
+
+    @property
+    def ready(self) -> bool:
+        """Whether a fetch would bring something."""
+        return self.broker.up and any(
+            not found.paused and found.position < self._end(found.log) for found in self.places.values()
+        )
+
+    def fetch(self, most: int) -> list[Message]:
+        """What one answer brings: a part of what is there, in the order of each partition."""
+        messages: list[Message] = []
+        if not self.broker.up:
+            return messages
+        source = self.broker.scheduler.random
+        for place in sorted(self.places, key=lambda _: source.random()):
+            found = self.places[place]
+            found.ends = (0, self._end(found.log))
+            if not found.paused and len(messages) < most:
+                limit = min(most - len(messages), 1 + int(source.random() ** 2 * 60))
+                messages += self._of(found, limit)
+        return messages
+
+    def _of(self, found: _Fetched, limit: int) -> Iterator[Message]:
+        faults = self.broker.faults
+        if found.delivered is not None and faults.strikes("messages delivered twice", faults.profile.again):
+            limit -= 1
+            yield found.delivered
+        for entry in found.log.visible(found.position, committed=self.committed):
+            if not limit:
+                return
+            limit -= 1
+            found.position = entry.offset + 1
+            found.delivered = _message(found.log.place, entry)
+            yield found.delivered
+        found.position = max(found.position, self._end(found.log))  # past markers and what was aborted
+
+    def _end(self, log: PartitionLog) -> int:
+        return log.stable_end if self.committed else log.end
+
+
+def _message(place: Place, entry: Entry) -> Message:
+    return Message(
+        topic=place[0],
+        partition=place[1],
+        offset=entry.offset,
+        key=entry.key,
+        value=entry.value,
+        timestamp=(LOG_APPEND_TIME, entry.timestamp),
+    )
+
+
+class SimReader:
+    """A consumer of partitions that it is told."""
+
+    def __init__(self, broker: Broker, process: Process, *, committed: bool) -> None:
+        self._broker = broker
+        self._process = process
+        self._reading = _Reading(broker, committed)
+
+    def assign(self, places: list[TopicPartition]) -> None:
+        for place in places:
+            self._reading.add(place)
+
+    def consume(self, most: int, timeout: float) -> list[Message]:
+        self._broker.scheduler.wait(timeout, lambda: self._reading.ready)
+        return self._reading.fetch(most)
+
+    def position(self, places: list[TopicPartition]) -> list[TopicPartition]:
+        return [
+            TopicPartition(
+                place.topic, place.partition, self._reading.places[place.topic, int(place.partition)].position
+            )
+            for place in places
+        ]
+
+    def get_watermark_offsets(self, place: TopicPartition, timeout: float = 5.0) -> tuple[int, int]:
+        log = self._broker.logs[place.topic, int(place.partition)]
+        committed = self._reading.committed
+        return self._broker.ask(
+            self._process.name,
+            f"watermarks of {place.topic}:{place.partition}",
+            timeout,
+            lambda: (0, log.stable_end if committed else log.end),
+        )
+
+    def close(self) -> None:
+        self._reading.places.clear()
+
+
+class SimConsumer:
+    """The member of the group. Heartbeats and joins happen in the background, callbacks inside poll and consume."""
+
+    def __init__(self, broker: Broker, process: Process, name: str, session_timeout_ms: int) -> None:
+        self._broker = broker
+        self._process = process
+        self._name = name
+        self._session_s = session_timeout_ms / 1000
+        self._reading = _Reading(broker)
+        self._callbacks: dict[str, Callback] = {}
+        self._events: deque[_Event] = deque()
+        self._member = NOBODY
+        self._generation = -1
+        self._join_again = False
+        self._served = False
+        self._heard = 0.0
+        self._fatal: KafkaError | None = None
+
+    # ---- the group
+
+    def subscribe(self, _: list[str], on_assign: Callback, on_revoke: Callback, on_lost: Callback) -> None:
+        self._callbacks = {"assign": on_assign, "revoke": on_revoke, "lost": on_lost}
+        self._join_again = True
+        self._heard = self._broker.scheduler.now
+
+    def background(self) -> None:
+        """Heartbeat, and join where a rebalance or a new subscription asks for it."""
+        if not self._callbacks or self._fatal is not None:
+            return
+        group, now = self._broker.group, self._broker.scheduler.now
+        if self._member != NOBODY and now - self._heard > self._session_s:
+            self._lose()
+        if not self._broker.up:
+            return
+        if self._member != NOBODY:
+            code = group.heartbeat(self._name, self._member)
+            if code == KafkaError.FENCED_INSTANCE_ID:
+                self._fatal = KafkaError(
+                    code, "static consumer fenced by other consumer with same group.instance.id", True
+                )
+                return
+            if code is not None:
+                self._lose()
+        self._heard = now
+        if not self._events and not self._served:
+            self._join()
+
+    def _join(self) -> None:
+        group = self._broker.group
+        if self._join_again or (self._member != NOBODY and group.must_join(self._name)):
+            self._member = group.join(self._name, self._member, frozenset(self._owned), self._session_s)
+            self._join_again = self._member == NOBODY
+            if not group.rebalancing:
+                self._synchronise()
+        elif self._member != NOBODY and not group.rebalancing and group.generation != self._generation:
+            self._synchronise()
+
+    def _synchronise(self) -> None:
+        """The generation's assignment: what is gone is given back first, and then joined again for."""
+        if self._member == NOBODY:
+            return
+        group = self._broker.group
+        self._generation = group.generation
+        assigned, owned = group.members[self._name].assigned, set(self._owned)
+        if owned - assigned:
+            self._events.append(_Event("revoke", sorted(owned - assigned)))
+        if assigned - owned:
+            self._events.append(_Event("assign", sorted(assigned - owned)))
+
+    def _lose(self) -> None:
+        self._broker.scheduler.say(self._process.name, "lost its membership")
+        self._broker.faults.counts["memberships lost"] += 1
+        self._member, self._generation, self._join_again = NOBODY, -1, True
+        self._events.clear()
+        if self._owned:
+            self._events.append(_Event("lost", self._owned))
+
+    @property
+    def _owned(self) -> list[int]:
+        return sorted(partition for _, partition in self._reading.places)
+
+    def _serve(self) -> bool:
+        """The next callback, if one is due."""
+        if not self._events or self._served:
+            return False
+        event = self._events.popleft()
+        self._broker.scheduler.say(self._process.name, f"on_{event.kind} {event.partitions}")
+        with self._serving():
+            self._callbacks[event.kind](self, [TopicPartition(self._broker.lifecycle, p) for p in event.partitions])
+        if event.kind == "revoke":
+            self._join_again = True
+        return True
+
+    @contextmanager
+    def _serving(self) -> Iterator[None]:
+        self._served = True
+        try:
+            yield
+        finally:
+            self._served = False
+
+    def incremental_assign(self, places: list[TopicPartition]) -> None:
+        for place in places:
+            self._reading.add(place)
+
+    def incremental_unassign(self, places: list[TopicPartition]) -> None:
+        for place in places:
+            self._reading.remove(place)
+
+    def consumer_group_metadata(self) -> GroupMetadata:
+        return GroupMetadata(self._name, self._member, self._generation)
+
+    def committed(self, places: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+        group = self._broker.group
+
+        def request() -> list[TopicPartition]:
+            if not all(group.is_stable(int(place.partition)) for place in places):
+                raise Again
+            return [TopicPartition(p.topic, p.partition, group.committed(int(p.partition))) for p in places]
+
+        partitions = [int(place.partition) for place in places]
+        return self._broker.ask(self._process.name, f"committed {partitions}", timeout, request)
+
+    # ---- reading
+
+    def poll(self, timeout: float) -> Message | None:
+        scheduler = self._broker.scheduler
+        lazy = timeout * scheduler.random.choice((1, 1, 5, 10))  # the machine may be busy: fewer empty turns
+        scheduler.wait(lazy, lambda: bool(self._events) or self._fatal is not None or self._reading.ready)
+        if self._fatal is not None:
+            return Message(topic=self._broker.lifecycle, partition=-1, offset=INVALID, error=self._fatal)
+        if self._serve():
+            return None
+        found = self._reading.fetch(1)
+        return found[0] if found else None
+
+    def consume(self, most: int, timeout: float) -> list[Message]:
+        self._broker.scheduler.wait(timeout)
+        if self._serve():
+            return []
+        return self._reading.fetch(most)
+
+    def seek(self, place: TopicPartition) -> None:
+        self._broker.scheduler.step()
+        found = self._reading.places.get((place.topic, int(place.partition)))
+        if found is None:
+            raise errors.state(f"seek in {place.topic}:{place.partition}, which is not assigned")
+        found.position = int(place.offset)
+        found.delivered = None
+
+    def pause(self, places: list[TopicPartition]) -> None:
+        for place in places:
+            found = self._reading.places.get((place.topic, int(place.partition)))
+            if found is None:
+                raise errors.state(f"pause of {place.topic}:{place.partition}, which is not assigned")
+            found.paused = True
+
+    def get_watermark_offsets(
+        self, place: TopicPartition, timeout: float = 5.0, cached: bool = False
+    ) -> tuple[int, int]:
+        key = (place.topic, int(place.partition))
+        if cached:
+            return self._reading.places[key].ends if key in self._reading.places else (INVALID, INVALID)
+        log = self._broker.logs[key]
+        what = f"watermarks of {place.topic}:{place.partition}"
+        return self._broker.ask(self._process.name, what, timeout, lambda: (0, log.stable_end))
+
+    def list_topics(self, topic: str, timeout: float) -> _Topics:
+        found = _Topics({topic: _Partitions(dict.fromkeys(range(self._broker.partitions)))})
+        return self._broker.ask(self._process.name, f"list_topics {topic}", timeout, lambda: found)
+
+    def close(self) -> None:
+        """A static member does not leave the group."""
+        self._broker.scheduler.step()
+        if self._owned and self._fatal is None:
+            with self._serving():
+                self._callbacks["revoke"](self, [TopicPartition(self._broker.lifecycle, p) for p in self._owned])
+        self._callbacks.clear()

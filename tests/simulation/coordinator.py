@@ -1,0 +1,145 @@
+"""The transaction coordinator: ids with epochs, fences, time-outs, and markers that are written a while later.
+
+EndTxn is that of version 1: a commit leaves the epoch as it is, so that one that arrives late can end the next
+transaction of the same producer.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from confluent_kafka import KafkaError
+
+from rollbook.tests.simulation.errors import Again, fatal, fenced
+from rollbook.tests.simulation.group import Group, GroupMetadata
+from rollbook.tests.simulation.log import PartitionLog, Place, Txn
+from rollbook.tests.simulation.scheduler import Scheduler
+
+
+class Phase(StrEnum):
+    """Where a transactional id stands."""
+
+    EMPTY = "empty"
+    ONGOING = "ongoing"
+    PREPARED = "prepared"
+    COMPLETE = "complete"
+
+
+@dataclass(slots=True)
+class Owner:
+    """A transactional id."""
+
+    name: str
+    epoch: int = -1
+    timeout_s: float = 3.0
+    phase: Phase = Phase.EMPTY
+    txn: Txn = field(default_factory=lambda: Txn("", 0.0))
+
+
+class Coordinator:
+    """All transactional ids."""
+
+    def __init__(
+        self, scheduler: Scheduler, logs: dict[Place, PartitionLog], group: Group, pause: Callable[[], float]
+    ) -> None:
+        self._scheduler = scheduler
+        self._logs = logs
+        self._group = group
+        self._pause = pause
+        self._owners: dict[str, Owner] = {}
+        self.expired = 0
+
+    def init(self, name: str, timeout_s: float) -> int:
+        """A new epoch; what was open is aborted first."""
+        owner = self._owners.setdefault(name, Owner(name))
+        if owner.phase is Phase.ONGOING:
+            owner.epoch += 1
+            self._prepare(owner, commit=False)
+        if owner.phase is Phase.PREPARED:
+            raise Again
+        owner.epoch += 1
+        owner.phase = Phase.EMPTY
+        owner.timeout_s = timeout_s
+        return owner.epoch
+
+    def write(
+        self, name: str, epoch: int, place: Place, key: bytes | None, value: bytes | None, timestamp: int
+    ) -> None:
+        """A record of the producer's transaction, which it opens if need be."""
+        owner = self._take_part(name, epoch)
+        if place not in owner.txn.places:
+            owner.txn.places.append(place)
+        self._logs[place].append(key, value, timestamp, owner.txn)
+
+    def offsets(self, name: str, epoch: int, offsets: dict[int, int], member: GroupMetadata) -> None:
+        """AddOffsetsToTxn and TxnOffsetCommit; the group refuses who is no longer in it."""
+        owner = self._take_part(name, epoch)
+        self._group.check(member)
+        if not owner.txn.offsets:
+            self._group.open.append(owner.txn)
+        owner.txn.offsets.update(offsets)
+
+    def end(self, name: str, epoch: int, *, commit: bool) -> None:
+        """EndTxn."""
+        owner = self._known(name, epoch)
+        if owner.phase is Phase.ONGOING:
+            self._prepare(owner, commit=commit)
+        elif owner.phase is Phase.EMPTY or owner.txn.committed is not commit:
+            raise fatal(KafkaError.INVALID_TXN_STATE, f"{name}: EndTxn in phase {owner.phase}")
+        elif owner.phase is Phase.PREPARED:
+            raise Again
+
+    def tick(self) -> None:
+        """Abort what has been open for too long, and fence its producer."""
+        for owner in self._owners.values():
+            if owner.phase is Phase.ONGOING and self._scheduler.now - owner.txn.started > owner.timeout_s:
+                self._scheduler.say("broker", f"transaction of {owner.name} timed out")
+                self.expired += 1
+                owner.epoch += 1
+                self._prepare(owner, commit=False)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no transaction is open."""
+        return all(owner.phase in (Phase.EMPTY, Phase.COMPLETE) for owner in self._owners.values())
+
+    def _known(self, name: str, epoch: int) -> Owner:
+        owner = self._owners[name]
+        if epoch != owner.epoch:
+            raise fenced(name)
+        return owner
+
+    def _take_part(self, name: str, epoch: int) -> Owner:
+        owner = self._known(name, epoch)
+        if owner.phase is Phase.PREPARED:
+            raise Again
+        if owner.phase is not Phase.ONGOING:
+            owner.phase = Phase.ONGOING
+            owner.txn = Txn(name, self._scheduler.now)
+        return owner
+
+    def _prepare(self, owner: Owner, *, commit: bool) -> None:
+        """Decided; each partition hears of it when its marker comes."""
+        owner.phase = Phase.PREPARED
+        txn = owner.txn
+        txn.committed = commit
+        self._scheduler.say(
+            "broker", f"{'commit' if commit else 'abort'} of {owner.name} decided, offsets {txn.offsets}"
+        )
+        for place in txn.places:
+            self._scheduler.later(self._pause(), lambda place=place: self._mark(owner, txn, place))  # type: ignore[misc]
+        self._scheduler.later(self._pause(), lambda: self._mark_offsets(owner, txn))
+
+    def _mark(self, owner: Owner, txn: Txn, place: Place) -> None:
+        self._logs[place].append(None, None, 0, txn, marker=True)
+        self._finish(owner, txn)
+
+    def _mark_offsets(self, owner: Owner, txn: Txn) -> None:
+        txn.offsets_marked = True
+        if txn.offsets:
+            self._group.close(txn)
+        self._finish(owner, txn)
+
+    def _finish(self, owner: Owner, txn: Txn) -> None:
+        if txn.offsets_marked and len(txn.marked) == len(txn.places):
+            owner.phase = Phase.COMPLETE
