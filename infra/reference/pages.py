@@ -6,7 +6,9 @@ from pathlib import Path
 
 from rollbook.infra.reference.acls import acls
 from rollbook.infra.reference.commands import commands
+from rollbook.infra.reference.errors import errors
 from rollbook.infra.reference.markdown import page, table
+from rollbook.infra.reference.metrics import metrics
 from rollbook.infra.reference.order import order
 from rollbook.infra.reference.reasons import reasons
 from rollbook.infra.reference.records import records
@@ -36,6 +38,8 @@ PAGES = (
     Page("acls.md", "what each role may do on a cluster with authorisation", acls),
     Page("commands.md", "every command, its arguments and options", commands),
     Page("settings.md", "every environment variable", settings),
+    Page("metrics.md", "every metric of the processor", metrics),
+    Page("errors.md", "every error of Kafka, and who acts", errors),
 )
 
 

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from rollbook.infra.settings import DECISION_MAX_BYTES, Settings
 from rollbook.processors.host.clock import Clock
-from rollbook.processors.host.errors import HostStopped
+from rollbook.processors.host.errors import HostStopped, passes, remedy
 
 logger = logging.getLogger("rollbook.processor")
 librdkafka = logging.getLogger("rollbook.librdkafka")
@@ -17,20 +17,6 @@ librdkafka.setLevel(logging.CRITICAL + 1)  # what matters of it reaches error_cb
 
 INIT_TIMEOUT_S = 30.0
 ASK_S = 60.0
-PASSING = frozenset(
-    {
-        KafkaError._TIMED_OUT,
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._WAIT_COORD,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-    }
-)
-"""Errors that pass by themselves; librdkafka does not mark all of them as retriable."""
 
 TRANSACTION_TIMEOUT_MS = 3_000
 MAX_RECORD_BYTES = DECISION_MAX_BYTES + 64 * 1024
@@ -147,6 +133,6 @@ def retried(clock: Clock, what: str, call: Callable[[], Any]) -> Any:
             return call()
         except KafkaException as error:
             fault: KafkaError = error.args[0]
-            if clock.monotonic() > deadline or not (fault.retriable() or fault.code() in PASSING):
-                raise HostStopped(f"{what}: {fault.str()}: check the broker, then start the processor again") from None
+            if clock.monotonic() > deadline or not passes(fault):
+                raise HostStopped(f"{what}: {fault.str()} ({fault.name()}): {remedy(fault)}") from None
             clock.sleep(0.1)

@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.freshness import snapshot
@@ -15,7 +15,7 @@ from rollbook.processors.host.batch import MAX_RECORDS, Batch, Failure, fold_bat
 from rollbook.processors.host.clerk import LeaseClerk
 from rollbook.processors.host.clients import retried
 from rollbook.processors.host.clock import Clock, SystemClock
-from rollbook.processors.host.errors import Action, Fenced, HostStopped, action_for
+from rollbook.processors.host.errors import Action, Fenced, HostStopped, action_for, consuming, remedy
 from rollbook.processors.host.kafka import Cluster, Kafka
 from rollbook.processors.host.logs import at, fault
 from rollbook.processors.host.poison import Poison, PoisonLimits
@@ -35,11 +35,6 @@ MANY_CHANGES = 20_000
 
 DEFAULT_SESSION_TIMEOUT_MS = 6_000
 DEFAULT_LIMITS = PoisonLimits()
-
-_STOPS_CONSUMING = frozenset(
-    {KafkaError._AUTO_OFFSET_RESET, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
-)
-"""Errors of the consumer that do not pass by themselves; all others are only told."""
 
 
 class Host:
@@ -181,13 +176,11 @@ class Host:
         if error is None:
             self._keep(message)
             return
-        action = action_for(error)
+        action = consuming(error)
         if action is Action.STOP_FENCED:
             raise self._fenced()
-        if action is Action.STOP and (error.fatal() or error.code() in _STOPS_CONSUMING):
-            raise HostStopped(
-                f"consuming {self._lifecycle}: {error.str()}: check the topic and the group, then start again"
-            )
+        if action is Action.STOP:
+            raise HostStopped(f"consuming {self._lifecycle}: {error.str()} ({error.name()}): {remedy(error)}")
         logger.warning("consuming %s: %s", self._lifecycle, error.str())
 
     def _keep(self, message: Message) -> None:
@@ -302,7 +295,7 @@ class Host:
         if action is Action.STOP_FENCED:
             self._stop_if_fenced()
         if action is Action.STOP:
-            raise HostStopped(f"transaction of {self._name}: {error}: check the broker, then start again")
+            raise HostStopped(f"transaction of {self._name}: {error}: {remedy(error.args[0])}")
         if action is Action.ABORT:
             try:
                 self._transactions.abort()
