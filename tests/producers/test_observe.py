@@ -37,6 +37,12 @@ AT_ONCE_S = 0.5
 """Far above what queueing takes, far below any time-out of Kafka's."""
 
 
+@pytest.fixture(autouse=True)
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What these tests take is rewarded already, so that nothing need wait for it."""
+    monkeypatch.setattr(observer, "SETTLE_S", 0.0)
+
+
 @pytest.fixture
 def watched(processed: Settings) -> Iterator[World]:
     with world(processed, enforcement=Enforcement.OBSERVE) as made:
@@ -257,7 +263,8 @@ def test_a_run_that_is_configured_while_the_trainer_starts_is_looked_at_again(
         assert not trainer.may_export
 
 
-def test_rows_that_are_taken_again_hold_nothing_up(watched: World) -> None:
+def test_rows_that_are_taken_again_hold_nothing_up(watched: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observer, "SETTLE_S", 0.5)
     group = ready(watched)
     with observed(watched) as trainer:
         for rollout_id in range(20):

@@ -13,6 +13,7 @@ from rollbook.infra.settings import Settings, Topic
 from rollbook.producers import Coordinator, Options, RewardService, RolloutWorker, SegmentArrays, new_id, new_identity
 from rollbook.producers.reading import group_less_consumer, watermarks
 from rollbook.schemas.codec import decode
+from rollbook.schemas.partition import partition_of
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.decision import Decision, Outcome
 from rollbook.schemas.records.policy import EvidenceKind
@@ -89,7 +90,8 @@ class World:
 
     def seen(self, topic: Topic) -> "list[Seen]":
         """What a topic holds of this run now: others share it."""
-        return [one for one in read_topic(self.settings, topic) if one.key == self.run_id.encode()]
+        partition = partition_of(self.run_id, PARTITIONS)
+        return [one for one in read_topic(self.settings, topic, partition) if one.key == self.run_id.encode()]
 
     def records(self) -> list[Part]:
         """The run's lifecycle records so far, in the log's order."""
@@ -169,8 +171,8 @@ class Seen:
         return decode(self.value)
 
 
-def read_topic(settings: Settings, topic: Topic) -> list[Seen]:
-    """Everything in a topic now, committed, by partition and offset."""
+def read_topic(settings: Settings, topic: Topic, only: int | None = None) -> list[Seen]:
+    """Everything in a topic now, or in one partition of it, committed, by partition and offset."""
     consumer = Consumer(
         {
             "bootstrap.servers": settings.bootstrap_servers,
@@ -184,7 +186,7 @@ def read_topic(settings: Settings, topic: Topic) -> list[Seen]:
     name = settings.topic(topic)
     seen: list[Seen] = []
     try:
-        for partition in consumer.list_topics(name, timeout=10).topics[name].partitions:
+        for partition in consumer.list_topics(name, timeout=10).topics[name].partitions if only is None else (only,):
             low, high = consumer.get_watermark_offsets(TopicPartition(name, partition), timeout=10)
             consumer.unassign()  # an assignment over another one can stall
             consumer.assign([TopicPartition(name, partition, low)])
