@@ -23,6 +23,7 @@ EXPLAINED: dict[str, str] = {
     "order: if row is None | if trained and (held or row.status is TrajectoryStatus.REWARDED) in update._settle": (
         "an unknown row that is trained on is answered before, and what is held is known"
     ),
+    "bound: order < before in policy._last_report": "equal reports are answered before",
     "order: after or before at 0 in rollout._verdict": "only the id is asked for, and the two are one trajectory",
     "bound: record.config_version <= head.config_version in run._refusal": (
         "the version in force is known, and answered before"

@@ -91,3 +91,10 @@ def test_where_only_policies_wait_a_row_trained_on_too_early_finds_no_place() ->
     history.learner()
     history.written(1)
     assert reasons(history.commit("u0", "t0")) == {"t0": "pending_full"}
+
+
+def test_what_is_spoilt_is_refused_whatever_is_active() -> None:
+    history = proven().opened()
+    history.prepared(1)
+    history.abandoned(1)
+    assert (says(history.activate(1)), history.last.detail) == ("rejected policy_abandoned", "")
