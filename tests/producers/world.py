@@ -153,6 +153,7 @@ def world(
             tokenizer="digits", template="plain", engine="toy 1.0", sampling=SAMPLING
         )
         worker.acknowledge(POLICY, EvidenceKind.FILE_HASH)
+        assert worker.flush(20) == 0, "other workers cite the contract, too"
         yield World(settings, run_id, worker, rewards, coordinator, contract_hash)
 
 
