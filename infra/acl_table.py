@@ -74,7 +74,8 @@ CLIENTS = Group("rollbook-reader", is_own=False)
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """Operations of a role on one resource, and why it needs them. No `on`: the cluster, or the processor's names."""
+    """Operations of a role on one resource, and why it needs them. No `on`: the cluster, or all transactional ids that
+    begin with the topic prefix, as those of the processor's instances do."""
 
     role: Role
     resource: Resource
@@ -132,8 +133,6 @@ def _rights() -> Iterator[Right]:
 
 
 RIGHTS: tuple[Right, ...] = tuple(_rights())
-DEFAULT_PROCESSOR_NAMES = "processor-"
-"""What the names of the processor's instances begin with, which are its transactional ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,17 +146,14 @@ class Acl:
     is_prefix: bool = False
 
 
-def acls_for(
-    role: Role, principal: str, settings: Settings, processor_names: str = DEFAULT_PROCESSOR_NAMES
-) -> tuple[Acl, ...]:
+def acls_for(role: Role, principal: str, settings: Settings) -> tuple[Acl, ...]:
     """What a principal needs in this role, each entry once, by resource."""
     found: dict[Acl, None] = {}
     for right in RIGHTS:
         if right.role is role:
-            names = right.resource is Resource.TRANSACTIONAL_ID
-            name = processor_names if names else _name(right, settings)
+            begins = right.resource is Resource.TRANSACTIONAL_ID
             for operation in right.operations:
-                found[Acl(principal, right.resource, name, operation, is_prefix=names)] = None
+                found[Acl(principal, right.resource, _name(right, settings), operation, is_prefix=begins)] = None
     order = list(Resource)
     return tuple(sorted(found, key=lambda acl: (order.index(acl.resource), acl.name)))
 
@@ -165,4 +161,6 @@ def acls_for(
 def _name(right: Right, settings: Settings) -> str:
     if isinstance(right.on, Group):
         return right.on.of(settings)
-    return "kafka-cluster" if right.on is None else settings.topic(right.on)
+    if right.on is None:
+        return settings.topic_prefix if right.resource is Resource.TRANSACTIONAL_ID else "kafka-cluster"
+    return settings.topic(right.on)

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from rollbook.infra.acl_table import DEFAULT_PROCESSOR_NAMES, Acl, Role, acls_for
+from rollbook.infra.acl_table import Acl, Role, acls_for
 from rollbook.infra.looking.show import cell, console, print_json
 from rollbook.infra.settings import DEFAULT_PARTITIONS, Settings
 from rollbook.infra.topics import check_topics, create_topics, describe_topics, in_one_line, wanted_of
@@ -76,9 +76,6 @@ def acl(
             help="Give a role to a principal, such as worker=User:rollout; repeatable.",
         ),
     ] = None,
-    processor_names: Annotated[
-        str, typer.Option(help="What the --name of every processor of this prefix begins with.")
-    ] = DEFAULT_PROCESSOR_NAMES,
     apply: Annotated[bool, typer.Option("--apply", help="Set them on the cluster; needs a user who may.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON, an entry a line.")] = False,
 ) -> None:
@@ -91,14 +88,10 @@ def acl(
     settings = Settings.from_env()
     if apply and not grant:
         raise BadInput("--apply sets rights for users that exist: say which, such as --grant worker=User:rollout")
-    if not processor_names.strip():
-        raise BadInput(
-            "--processor-names is empty, which means every transactional id of the cluster: give a beginning"
-        )
     given = [_granted(one) for one in grant] if grant else [(role, f"User:{role}") for role in Role]
     found: list[Acl] = []
     for role, principal in given:
-        found += acls_for(role, principal, settings, processor_names)
+        found += acls_for(role, principal, settings)
     if apply:
         apply_acls(found, settings)
     for line in found if as_json else commands(found, settings):

@@ -13,9 +13,9 @@ def acls() -> str:
         blocks += [f"## {role}", f"{ABOUT[role].capitalize()}.", table(("of", "operations", "why"), rows)]
     return page(
         "Access rights",
-        f"From `infra/acl_table.py`, with the prefix {code(DEFAULT_TOPIC_PREFIX)}. `rollbook topics acl` prints them as "
-        "commands for Kafka's own tool; with `--apply` it sets them. Kafka judges by topic and not by record: whoever may "
-        "write `lifecycle` may write any record there.",
+        f"From `infra/acl_table.py`, with the prefix {code(DEFAULT_TOPIC_PREFIX)}. `rollbook topics acl` prints them "
+        "as commands for Kafka's own tool; with `--apply` it sets them. Kafka judges by topic and not by record: "
+        "whoever may write `lifecycle` may write any record there.",
         *blocks,
     )
 
@@ -24,5 +24,5 @@ def _resource(right: Right) -> str:
     if isinstance(right.on, Group):
         return f"group {code(right.on.of(Settings()))}"
     if right.resource is Resource.TRANSACTIONAL_ID:
-        return "transactional ids that begin as the processor's names do"
+        return f"transactional ids that begin with {code(DEFAULT_TOPIC_PREFIX)}"
     return "the cluster" if right.on is None else f"topic {code(Settings().topic(right.on))}"
