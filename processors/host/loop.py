@@ -18,6 +18,7 @@ from rollbook.processors.host.clock import Clock, SystemClock
 from rollbook.processors.host.errors import Action, Fenced, HostStopped, action_for, consuming, remedy
 from rollbook.processors.host.kafka import Cluster, Kafka
 from rollbook.processors.host.logs import at, fault
+from rollbook.processors.host.membership import Introduction
 from rollbook.processors.host.poison import Poison, PoisonLimits
 from rollbook.processors.host.restore import REQUEST_TIMEOUT_S, Opening, Stopped
 from rollbook.processors.host.transaction import OutcomeUnknown, Transactions
@@ -79,6 +80,7 @@ class Host:
         self._consumer: Consumer = self._kafka.consumer(self._name, self._session_timeout_ms)
         self._topic_partitions = self._count_partitions()
         try:
+            Introduction(self._consumer, self._lifecycle).make(self._introduce)
             self._consumer.subscribe(
                 [self._lifecycle], on_assign=self._assigned, on_revoke=self._released, on_lost=self._lost
             )
@@ -93,6 +95,14 @@ class Host:
         finally:
             self._clerk.close()
             self._consumer.close()
+
+    def _introduce(self) -> bool:
+        """A turn before anything is ours: only errors are of interest."""
+        message = self._consumer.poll(0.1)
+        if message is not None:
+            self._take(message)
+        self._watched.tell(watch.Alive())
+        return not self._stop.is_set()
 
     def _count_partitions(self) -> int:
         def ask() -> int:

@@ -166,6 +166,7 @@ class SimConsumer:
         self._member = NOBODY
         self._generation = -1
         self._join_again = False
+        self._subscribed = False
         self._served = False
         self._heard = 0.0
         self._fatal: KafkaError | None = None
@@ -174,8 +175,15 @@ class SimConsumer:
 
     def subscribe(self, _: list[str], on_assign: Callback, on_revoke: Callback, on_lost: Callback) -> None:
         self._callbacks = {"assign": on_assign, "revoke": on_revoke, "lost": on_lost}
-        self._join_again = True
+        self._join_again = self._subscribed = True
         self._heard = self._broker.scheduler.now
+
+    def unsubscribe(self) -> None:
+        """Give everything back at the next poll; a static member stays in the group."""
+        self._events.clear()
+        self._subscribed = False
+        if self._owned:
+            self._events.append(_Event("revoke", self._owned))
 
     def background(self) -> None:
         """Heartbeat, and join where a rebalance or a new subscription asks for it."""
@@ -196,7 +204,7 @@ class SimConsumer:
             if code is not None:
                 self._lose()
         self._heard = now
-        if not self._events and not self._served:
+        if self._subscribed and not self._events and not self._served:
             self._join()
 
     def _join(self) -> None:
@@ -242,7 +250,7 @@ class SimConsumer:
         with self._serving():
             self._callbacks[event.kind](self, [TopicPartition(self._broker.lifecycle, p) for p in event.partitions])
         if event.kind == "revoke":
-            self._join_again = True
+            self._join_again = True  # after an unsubscribe without effect
         return True
 
     @contextmanager

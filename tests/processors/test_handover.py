@@ -1,0 +1,61 @@
+"""A partition under way from one process to another has an owner again, whoever dies meanwhile: on the real broker."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import TopicPartition
+
+from rollbook.infra.settings import Settings, Topic
+from rollbook.processors.host.clients import group_consumer
+from rollbook.schemas.partition import partition_of
+from rollbook.tests import recount
+from rollbook.tests.conftest import PARTITIONS
+from rollbook.tests.processors.hosting import SESSION_TIMEOUT_MS, host_in_thread, send
+from rollbook.tests.processors.test_host import _await, _configured, _decided
+
+RUNS = {partition_of(f"run-{at}", PARTITIONS): f"run-{at}" for at in range(99)}
+"""A run in each partition."""
+
+
+@contextmanager
+def dying_in_a_handover(settings: Settings, name: str) -> Iterator[threading.Event]:
+    """A member that owns all partitions and hangs when it is to give one back; the event says that it does."""
+    consumer = group_consumer(settings, f"{settings.topic_prefix}{name}", SESSION_TIMEOUT_MS)
+    owns, hangs, over = threading.Event(), threading.Event(), threading.Event()
+
+    def assigned(_: Any, partitions: list[TopicPartition]) -> None:
+        consumer.incremental_assign([TopicPartition(p.topic, p.partition, 0) for p in partitions])
+        if len(partitions) == PARTITIONS:
+            owns.set()
+
+    def revoked(_: Any, partitions: list[TopicPartition]) -> None:
+        hangs.set()
+        over.wait()
+        consumer.incremental_unassign(partitions)
+
+    def work() -> None:
+        while not over.is_set():
+            consumer.poll(0.05)
+
+    consumer.subscribe([settings.topic(Topic.LIFECYCLE)], on_assign=assigned, on_revoke=revoked, on_lost=revoked)
+    thread = threading.Thread(target=work, name="dying")
+    thread.start()
+    try:
+        assert owns.wait(30)
+        yield hangs
+    finally:
+        over.set()
+        thread.join(30)
+        consumer.close()
+
+
+def test_a_process_that_comes_back_in_a_handover_leaves_no_partition_without_owner(settings: Settings) -> None:
+    with dying_in_a_handover(settings, "p0") as hangs, host_in_thread(settings, "p1"):
+        assert hangs.wait(30)
+        with host_in_thread(settings, "p0"):
+            send(settings, [(partition, run_id.encode(), _configured(run_id)) for partition, run_id in RUNS.items()])
+            _await(lambda: _decided(settings) == len(RUNS), seconds=20)
+    lifecycle = recount.read_topic(settings.bootstrap_servers, settings.topic(Topic.LIFECYCLE))
+    assert len(lifecycle) == len(RUNS)
