@@ -98,3 +98,13 @@ def test_what_is_spoilt_is_refused_whatever_is_active() -> None:
     history.prepared(1)
     history.abandoned(1)
     assert (says(history.activate(1)), history.last.detail) == ("rejected policy_abandoned", "")
+
+
+def test_what_is_held_below_the_floor_cannot_fail_any_more() -> None:
+    history = proven().opened(horizon=1, max_lag=1)
+    history.learner()
+    history.ready("t0")
+    history.reserve("u0", "t0")
+    history.advanced(1).advanced(2)
+    assert says(history.failed("t0")) == "rejected illegal_transition"
+    assert says(history.failed("t1")) == "rejected beyond_horizon"
