@@ -30,12 +30,22 @@ _GROUP, _COMMAND = MountKind.GROUP, MountKind.COMMAND
 MOUNTS = (
     Mount("demo", "infra.demo.cli", _COMMAND, "Train a small model on a real broker and replay it.", "demo"),
     Mount("broker", "infra.broker.cli", _GROUP, "Start, stop or look at an Apache Kafka broker.", "broker start"),
-    Mount("topics", "infra.topics_cli", _GROUP, "Create or describe the six topics of a prefix.", "topics create"),
+    Mount(
+        "topics", "infra.topics_cli", _GROUP, "Create, describe or protect the six topics of a prefix.", "topics create"
+    ),
     Mount("processor", "infra.processor_cli", _GROUP, "Run the processor, which keeps the ledger.", "processor run"),
+    Mount("doctor", "infra.doctor_cli", _COMMAND, "Say what is unsafe, with remedies.", "doctor"),
     Mount("ledger", "infra.inspect_cli", _COMMAND, "Print the ledger of a run as it is now.", "ledger --run RUN"),
     Mount("decisions", "infra.inspect_cli", _COMMAND, "Print the decisions of a run.", "decisions --run RUN"),
     Mount("explain", "infra.inspect_cli", _COMMAND, "Print the history of one thing.", "explain ID --run RUN"),
     Mount("freshness", "infra.inspect_cli", _COMMAND, "Print how stale a run's rows are.", "freshness --run RUN"),
+    Mount(
+        "dead-letters",
+        "infra.dead_letters_cli",
+        _COMMAND,
+        "List or show what could not be decoded.",
+        "dead-letters --partition 0",
+    ),
     Mount(
         "materialize",
         "replay.materialize_cli",
@@ -59,6 +69,7 @@ Exit codes: 0 fine; 1 the answer is no; 2 bad use or bad input; 3 the environmen
 70 a defect of rollbook (ROLLBOOK_TRACEBACK=1 shows it); 130 interrupted; 141 nobody reads the output any more.
 
 Environment: ROLLBOOK_BOOTSTRAP_SERVERS (default 127.0.0.1:9092), ROLLBOOK_TOPIC_PREFIX (rollbook.), \
+ROLLBOOK_KAFKA_CONFIG and ROLLBOOK_KAFKA_<SETTING> (librdkafka's settings, such as SASL and TLS), \
 ROLLBOOK_DATA_DIR, ROLLBOOK_CACHE_DIR.
 """
 
