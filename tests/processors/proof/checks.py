@@ -1,5 +1,6 @@
 """The tests as plain calls: most mutants die of the first few, in a fraction of a second and without a test runner."""
 
+import copy
 import importlib
 import inspect
 from collections.abc import Callable, Iterator
@@ -82,8 +83,9 @@ def _parameters(test: Callable[..., object]) -> Iterator[dict[str, Any]]:
 
 
 def _call(test: Callable[..., object], given: dict[str, Any]) -> None:
+    own = copy.deepcopy(given)  # a test may change what it is given, and is called for the next mutant again
     if "monkeypatch" in inspect.signature(test).parameters:
         with pytest.MonkeyPatch.context() as patch:
-            test(**given, monkeypatch=patch)
+            test(**own, monkeypatch=patch)
     else:
-        test(**given)
+        test(**own)
