@@ -18,7 +18,7 @@ from rollbook.processors.host.logs import LogFormat, configure
 from rollbook.processors.host.loop import DEFAULT_LIMITS, DEFAULT_SESSION_TIMEOUT_MS, Host
 from rollbook.processors.host.metrics import Metrics
 from rollbook.processors.host.poison import PoisonLimits
-from rollbook.schemas.errors import BadInput
+from rollbook.schemas.errors import BadInput, RollbookError
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 
@@ -96,7 +96,12 @@ def run(
         if address is not None:
             endpoint = serving.enter_context(Endpoint(address, metrics, health))
             logger.info("serving http://%s/metrics, /healthz and /readyz", endpoint.address)
-        host.run(stop)
+        try:
+            host.run(stop)
+        except RollbookError as error:
+            if log_format is LogFormat.JSON:  # who collects the lines misses none; the last one is for people
+                logger.critical("%s", error)
+            raise
     typer.echo(f"stopped; {host.decided} records decided by this process")
 
 

@@ -27,7 +27,13 @@ class LogFormat(StrEnum):
 
 def at(partition: int | None = None, offset: int | None = None, run: str | None = None) -> dict[str, object]:
     """Where a line belongs, for `extra=` of a logging call."""
-    return {name: value for name, value in zip(_PLACE, (partition, offset, run), strict=True) if value is not None}
+    given = zip(_PLACE, (partition, offset, run), strict=True)
+    return {name: value for name, value in given if value is not None and not _is_nowhere(value)}
+
+
+def _is_nowhere(value: int | str) -> bool:
+    """The client library's sign for an error that belongs to no partition or offset."""
+    return isinstance(value, int) and value < 0
 
 
 def fault(error: BaseException) -> str:

@@ -191,7 +191,8 @@ class Host:
             raise self._fenced()
         if action is Action.STOP:
             raise HostStopped(f"consuming {self._lifecycle}: {error.str()} ({error.name()}): {remedy(error)}")
-        logger.warning("consuming %s: %s", self._lifecycle, error.str())
+        place = at(message.partition(), message.offset())
+        logger.warning("consuming %s: %s", self._lifecycle, error.str(), extra=place)
 
     def _keep(self, message: Message) -> None:
         """What was decided already is not decided again, whatever makes the consumer deliver it twice."""

@@ -15,6 +15,7 @@ from rollbook.processors.host.clients import TRANSACTION_TIMEOUT_MS, retried
 from rollbook.processors.host.clock import Clock
 from rollbook.processors.host.errors import HostStopped
 from rollbook.processors.host.kafka import Kafka
+from rollbook.processors.host.logs import at
 from rollbook.processors.ledger.fold import Ledger
 from rollbook.processors.ledger.rebuild import Rebuild
 
@@ -115,7 +116,7 @@ class Opening:
     def _end_transaction_of(self, owner: str | None) -> None:
         if owner is None or owner == self._name or (self._fence is not None and self._fence[0] == owner):
             return
-        logger.warning("partition %d: ending the open transaction of %s", self._partition, owner)
+        logger.warning("ending the open transaction of %s", owner, extra=at(self._partition))
         self._fence = (owner, self._kafka.producer(owner, TRANSACTION_TIMEOUT_MS))
 
     def _restore(self) -> Restored:
@@ -170,7 +171,7 @@ class Opening:
             if error is not None:
                 if error.fatal():
                     raise HostStopped(f"restoring partition {self._partition}: {error.str()}: check the broker")
-                logger.warning("restoring partition %d: %s", self._partition, error.str())
+                logger.warning("restoring: %s", error.str(), extra=at(self._partition))
                 continue
             key, value = message.key(), message.value()
             assert isinstance(key, bytes), "the processor writes every ledger record with a key"

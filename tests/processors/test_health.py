@@ -6,18 +6,26 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
+from rollbook.infra.settings import Settings
 from rollbook.processors.host import endpoint as served
 from rollbook.processors.host import watch
+from rollbook.processors.host.clock import SystemClock
 from rollbook.processors.host.endpoint import Address, Endpoint
 from rollbook.processors.host.health import READY_LAG, Health
 from rollbook.processors.host.logs import LogFormat, at, configure, fault
+from rollbook.processors.host.loop import Host
 from rollbook.processors.host.metrics import Metrics
 from rollbook.processors.host.transaction import LONG_MS
 from rollbook.schemas.errors import BadInput, EnvironmentFault
+from rollbook.tests.conftest import PARTITIONS
+from rollbook.tests.processors.hosting import SESSION_TIMEOUT_MS
+from rollbook.tests.processors.test_host import _await
 from rollbook.tests.processors.test_metrics import HandClock
+from rollbook.tests.processors.test_poison import running
 
 
 def told(*events: watch.Event) -> Health:
@@ -180,3 +188,19 @@ def test_a_line_says_where_and_no_contents(log_format: LogFormat, capsys: pytest
 def test_an_error_of_ours_keeps_its_message() -> None:
     assert fault(BadInput("what and where")) == "BadInput: what and where"
     assert fault(KeyError(SECRET)) == "KeyError"
+
+
+def test_who_gets_no_partition_stands_by(settings: Settings) -> None:
+    healths = [Health(SystemClock()) for _ in range(PARTITIONS + 1)]
+    hosts = [Host(settings, f"p{at}", SESSION_TIMEOUT_MS, watches=(one,)) for at, one in enumerate(healths)]
+    with ExitStack() as working:
+        for host in hosts:
+            working.enter_context(running(host))
+        one_each = sorted(["standing by", *["1 partitions, restored and caught up"] * PARTITIONS])
+        _await(lambda: sorted(health.ready().why for health in healths) == one_each)
+    assert all(health.healthy().yes for health in healths)
+
+
+def test_an_error_of_no_partition_has_no_place() -> None:
+    assert at(-1, -1001) == {}
+    assert at(0, 0, "r") == {"partition": 0, "offset": 0, "run": "r"}

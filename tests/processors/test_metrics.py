@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -207,3 +208,25 @@ def test_the_command_counts_what_is_committed_and_logs_json(settings: Settings) 
     for partition in range(PARTITIONS):
         assert found[f"{PREFIX}decided_offset", (("partition", str(partition)),)] == ends[partition] - 1
     assert {dict(labels)["run"] for name, labels in found if name == f"{PREFIX}run_fold_seconds_total"} >= set(RUNS)
+
+
+def test_an_address_that_is_taken_is_said_before_anything_is_done(settings: Settings) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with command(settings, "--http", address) as process:
+            _, told = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert told.startswith(f"Error: --http {address}: cannot listen there (Address already in use): choose another")
+    assert told.count("\n") == 1
+
+
+def test_a_stop_by_poison_is_the_last_line_of_the_log(settings: Settings) -> None:
+    send(settings, [(0, b"k", b"{}") for _ in range(20)])
+    with command(settings, "--log-format", "json", "--poison-consecutive", "10") as process:
+        out, err = process.communicate(timeout=60)
+    *lines, told = err.splitlines()
+    last = [json.loads(line) for line in lines][-1]
+    assert (process.returncode, out) == (3, "")
+    assert last["level"] == "critical"
+    assert told == f"Error: {last['message']}"
+    assert "0: 10 records in a row up to offset 9 are undecodable or invalid" in told
