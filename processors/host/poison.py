@@ -5,7 +5,7 @@ log unnoticed for weeks. The processor then stops, with what it has decided comm
 goes on behind that place and counts from nought, so a supervisor that restarts it only slows the flood down.
 """
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -32,11 +32,12 @@ NO_LIMITS = PoisonLimits(consecutive=0, ratio=0.0)
 
 @dataclass(slots=True)
 class _Seen:
-    """What was decided last in one partition."""
+    """What was decided in one partition. Only bad records cost more than being counted."""
 
+    records: int = 0
     in_a_row: int = 0
-    bad: int = 0
-    window: deque[bool] = field(default_factory=deque)
+    bad: deque[int] = field(default_factory=deque)
+    """The numbers of the bad records of the window."""
 
 
 class Poison:
@@ -45,7 +46,7 @@ class Poison:
     def __init__(self, limits: PoisonLimits, topic: str) -> None:
         self._limits = limits
         self._topic = topic
-        self._seen: dict[int, _Seen] = {}
+        self._seen: defaultdict[int, _Seen] = defaultdict(_Seen)
 
     def forget(self, partition: int) -> None:
         """The partition was released: who has it next counts anew."""
@@ -55,23 +56,27 @@ class Poison:
         """Count committed decisions, in order. Raises `HostStopped` at the first that is one too many."""
         for folded in decided:
             decision = folded.decision
-            problem = self._count(decision)
+            seen = self._seen[decision.source.partition]
+            seen.records += 1
+            if decision.outcome not in _BAD:
+                seen.in_a_row = 0
+                continue
+            problem = self._count(seen)
             if problem:
                 raise HostStopped(self._message(decision, problem, folded.undecodable))
 
-    def _count(self, decision: Decision) -> str:
-        limits, seen = self._limits, self._seen.setdefault(decision.source.partition, _Seen())
-        is_bad = decision.outcome in _BAD
-        seen.in_a_row = seen.in_a_row + 1 if is_bad else 0
+    def _count(self, seen: _Seen) -> str:
+        """One more bad record; what is wrong where that is too many."""
+        limits = self._limits
+        seen.in_a_row += 1
         if 0 < limits.consecutive <= seen.in_a_row:
             return f"{seen.in_a_row:,} records in a row"
         if limits.ratio:
-            seen.window.append(is_bad)
-            seen.bad += is_bad
-            if len(seen.window) > limits.window:
-                seen.bad -= seen.window.popleft()
-            if len(seen.window) == limits.window and seen.bad > limits.ratio * limits.window:
-                return f"{seen.bad:,} of the last {limits.window:,} records"
+            seen.bad.append(seen.records)
+            while seen.bad[0] <= seen.records - limits.window:
+                seen.bad.popleft()
+            if seen.records >= limits.window and len(seen.bad) > limits.ratio * limits.window:
+                return f"{len(seen.bad):,} of the last {limits.window:,} records"
         return ""
 
     def _message(self, decision: Decision, problem: str, undecodable: str | None) -> str:
