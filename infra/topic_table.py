@@ -52,6 +52,8 @@ _FOR_EVER = (
 # With client timestamps a record that arrives late is deleted early, and one from a fast clock is refused.
 _BROKER_TIME = Setting("message.timestamp.type", "LogAppendTime")
 _CLIENT_TIME = Setting("message.timestamp.type", "CreateTime")
+# A decision has the time of its record, however long ago that was.
+_ANY_AGE = Setting("message.timestamp.before.max.ms", str(2**63 - 1))
 _COMPACTED = (
     Setting("cleanup.policy", "compact"),
     # The active segment is never compacted: small and short-lived ones keep a restore short.
@@ -68,7 +70,9 @@ TOPIC_TABLE: tuple[TopicSpec, ...] = (
         Topic.LIFECYCLE, Partitioning.RUNS, (*_FOR_EVER, _BROKER_TIME, _max_bytes(LIFECYCLE_MAX_BYTES), *_EVERYWHERE)
     ),
     TopicSpec(
-        Topic.DECISIONS, Partitioning.RUNS, (*_FOR_EVER, _CLIENT_TIME, _max_bytes(DECISION_MAX_BYTES), *_EVERYWHERE)
+        Topic.DECISIONS,
+        Partitioning.RUNS,
+        (*_FOR_EVER, _CLIENT_TIME, _ANY_AGE, _max_bytes(DECISION_MAX_BYTES), *_EVERYWHERE),
     ),
     # An open update keeps its first answers, which are as large as the decisions that gave them.
     TopicSpec(Topic.LEDGER, Partitioning.RUNS, (*_COMPACTED, _max_bytes(DECISION_MAX_BYTES), *_EVERYWHERE)),

