@@ -110,6 +110,7 @@ class Reason(StrEnum):
     HELD = "held"
     TRAINED = "trained"
     UNRESERVED = "unreserved"
+    TRAINED_TWICE = "trained_twice"
     DROPPED = "dropped"
     RELEASED = "released"
     # artifact
@@ -164,7 +165,7 @@ BY_STAGE: dict[Stage, dict[Reason, str]] = {
         Reason.DUPLICATE: "The same content was accepted before; the first answer stands.",
         Reason.CONFLICT: "Other content was accepted under the same natural key; the first one stands.",
         Reason.PENDING: "A fact that waits for what it is about.",
-        Reason.PENDING_FULL: "max_pending facts wait already.",
+        Reason.PENDING_FULL: "max_pending facts wait already: the oldest reward gave way, or nothing could.",
         Reason.ILLEGAL_TRANSITION: "The lifecycle table does not list this event for the trajectory's state.",
     },
     Stage.RUN: {
@@ -234,10 +235,11 @@ BY_STAGE: dict[Stage, dict[Reason, str]] = {
         Reason.NO_LEASE: "The update's configuration has no leases.",
         Reason.LEASE_RENEWED: "The update was renewed after what the lease clerk saw.",
         Reason.LEASE_EXPIRED: "Nothing was heard of the update for longer than its lease: it is aborted.",
-        Reason.IN_DOUBT: "Nothing was heard of the started update for longer than its lease.",
+        Reason.IN_DOUBT: "Nothing was heard of an update for longer than its lease, and its rows may be in weights.",
         Reason.OPERATOR: "An operator ended the update.",
         Reason.HELD: "The update holds it.",
         Reason.TRAINED: "Trained on.",
+        Reason.TRAINED_TWICE: "Another update trained on a row, without a reservation; detail names the row.",
         Reason.UNRESERVED: "The learner went on without the ledger's answer: what it trained on is taken as a fact.",
         Reason.DROPPED: "Held, but not trained on.",
         Reason.RELEASED: "Given back.",

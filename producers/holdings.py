@@ -16,7 +16,7 @@ from rollbook.schemas.records.update import CommitStep, Disposition, DroppedItem
 
 _TAKEN = frozenset({Reason.RESERVED.value, Reason.IDEMPOTENT_RETRY.value})
 UNRESERVED = "trained_unreserved"
-"""How the log names rows that were trained on without a reservation."""
+"""How an update names rows that it has without a reservation; the log never sees it."""
 UNUSED = "unused"
 """Why a row was dropped that was held at the end and never stepped."""
 

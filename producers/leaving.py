@@ -91,18 +91,14 @@ class Leaving(ABC):
             error.add_note(f"besides, update {self._update_id} could not be aborted: {trouble}")
 
     def _own_up(self) -> None:
-        """Say what was trained on without an answer, and wait for none. With leases the update may have been ended
-        meanwhile, so that its Commit is refused: the rows are then quarantined."""
-        trained = sorted(self._holdings.stepped)
-        if not trained:
+        """Say what was trained on without an answer, and wait for none."""
+        if not self._holdings.stepped:
             self._publish(self._records.abort("nothing was trained on", AbortDisposition.RELEASE))
             self._phase = Phase.ABORTED
             return
         steps, dropped = self._holdings.settle()
         ranks = (self._recorder.rank,) if self._recorder.used else ()
         self._publish(self._records.commit(steps, dropped, ranks, unreserved=True))
-        if self._renewal.every_s:
-            self._publish(self._records.quarantine(trained))
         self._phase = Phase.COMMITTED
         self._desk.committed(self._update_id)
 

@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from rollbook.producers.holdings import UNRESERVED
 from rollbook.schemas.records.common import Header, LearnerRef, PolicyRef
-from rollbook.schemas.records.reward import Quarantine
 from rollbook.schemas.records.update import (
     Abort,
     AbortDisposition,
@@ -106,7 +104,3 @@ class UpdateRecords:
             text=text,
             disposition=disposition,
         )
-
-    def quarantine(self, trained: Sequence[str]) -> Quarantine:
-        """These rows are in the weights without an update."""
-        return Quarantine(header=self._writer.header(), trajectory_ids=tuple(trained), reason=UNRESERVED)

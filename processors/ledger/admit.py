@@ -37,7 +37,7 @@ def admit(run: Run, record: Admit, at: At) -> Verdict:
     left = _left(run, update)
     broken = next((Reason(one.reason) for one in items if one.reason != Reason.OK), None) if run.observes else None
     verdict = of_update(record, Outcome.ACCEPTED, broken or Reason.OK, items=items, violation=broken is not None)
-    grown = update.model_copy(update={"held": left, "last_activity_offset": at.offset})
+    grown = update.model_copy(update={"held": left, "last_activity_offset": at.offset, "in_doubt": False})
     run.updates.put(record.update_id, remember(grown, record, record.part, at, verdict))
     return verdict
 

@@ -14,19 +14,18 @@ from rollbook.schemas.records.run import LagUnit, RunClosed
 
 
 def raise_floor(run: Run) -> tuple[MassChange, ...]:
-    """After an activation: the floor rises to the lowest version that was active, still stands, and is at most
-    `horizon` behind the active one. Below it, what is terminal or consumed is forgotten, what is rewarded or earlier
-    goes offline (and is forgotten when the floor rises again), and the reserved stays. What was never active, or is
-    given up, says nothing of what can still be trained on: a roll-back that was prepared and abandoned lies far behind
-    by its depth, yet above versions that are fresh."""
+    """After an activation: the floor rises to the oldest version that the active one was made from, directly or
+    through others, and that is at most `horizon` behind it. Below it, what is terminal or consumed is forgotten, what
+    is rewarded or earlier goes offline (and is forgotten when the floor rises again), and the reserved stays. Versions
+    that nothing active came from say nothing of what can still be trained on: a roll-back that was prepared and given
+    up lies far behind by its depth, yet above versions that are fresh."""
     config, active = run.config, run.head.active
     policy = None if active is None else run.policies.get(active.version)
     if not config.horizon or policy is None:
         return ()
     unit = config.admission.lag_unit
-    oldest = policy_number(policy, unit) - config.horizon
-    in_reach = (p.version for p in run.policies.between(run.head.floor, policy.version) if _counts(p, unit, oldest))
-    floor = next(in_reach, run.head.floor)
+    newest = policy_number(policy, unit)
+    floor = max(run.head.floor, _oldest_within(run, policy, unit, newest - config.horizon))
     if floor == run.head.floor:
         return ()
     run.change_head(floor=floor)
@@ -40,7 +39,7 @@ def raise_floor(run: Run) -> tuple[MassChange, ...]:
             dropped += [fact.subject_id for fact in let_go(run, trajectory.trajectory_id)]
         else:
             over.append(trajectory)
-    forgotten = [trajectory for trajectory in over if _forget(run, trajectory)]
+    forgotten = [trajectory for trajectory in over if _forget(run, trajectory, newest - 2 * config.horizon)]
     _forget_names(run, forgotten)
     return (
         *mass_change(f"trajectories below version {floor} forgotten", (one.trajectory_id for one in forgotten)),
@@ -50,14 +49,22 @@ def raise_floor(run: Run) -> tuple[MassChange, ...]:
     )
 
 
-def _counts(policy: PolicyState, unit: LagUnit, oldest: int) -> bool:
-    stands = policy.activated and not policy.orphaned and not policy.abandoned
-    return stands and policy_number(policy, unit) >= oldest
+def _oldest_within(run: Run, policy: PolicyState, unit: LagUnit, oldest: int) -> int:
+    ancestor: PolicyState | None = policy
+    lowest = policy.version
+    while ancestor is not None and ancestor.version > run.head.floor and policy_number(ancestor, unit) >= oldest:
+        ancestor = None if ancestor.source_version is None else run.policies.get(ancestor.source_version)
+        if ancestor is not None and policy_number(ancestor, unit) >= oldest:
+            lowest = min(lowest, ancestor.version)
+    return lowest
 
 
-def _forget(run: Run, trajectory: TrajectoryState) -> bool:
-    """Forget it, unless a group whose other members live would no longer be whole without it."""
-    if run.trajectories.groups.needs(trajectory):
+def _forget(run: Run, trajectory: TrajectoryState, far: int) -> bool:
+    """Forget it, unless a group whose other members live would no longer be whole without it, and it is not far behind:
+    some put a whole run into one group, which always lives."""
+    policy = run.policies.get(behavior_version(trajectory))
+    near = policy is not None and policy_number(policy, run.config.admission.lag_unit) >= far
+    if near and run.trajectories.groups.needs(trajectory):
         return False
     run.trajectories.drop(trajectory.trajectory_id)
     return True
@@ -78,10 +85,14 @@ def _forget_names(run: Run, forgotten: list[TrajectoryState]) -> None:
 
 
 def _drop_pending(run: Run, floor: int) -> list[str]:
-    """What they wait for would be beyond the horizon: facts older than the last activation below the floor, after which
-    the workers turned to what is kept."""
+    """What they wait for is not known, and would be beyond the horizon: facts older than the last activation below the
+    floor, after which the workers turned to what is kept."""
     since = next((p.activated_offset for p in run.policies.downwards(floor) if p.activated), None) or 0
-    waiting = [fact for fact in run.pending.values() if fact.offset < since and fact.record_type != POLICY_COMMITTED]
+    waiting = [
+        fact
+        for fact in run.pending.values()
+        if fact.offset < since and fact.record_type != POLICY_COMMITTED and fact.subject_id not in run.trajectories
+    ]
     for fact in waiting:
         drop(run, fact, Reason.BEYOND_HORIZON)
     return [fact.subject_id for fact in waiting]

@@ -16,7 +16,6 @@ from rollbook.processors.ledger.verdict import (
     of_update,
     subject,
 )
-from rollbook.processors.ledger.waiting import drop
 from rollbook.processors.lifecycle import Event
 from rollbook.processors.reasons import Reason
 from rollbook.schemas.records.decision import Outcome
@@ -86,21 +85,15 @@ def _start_anew(run: Run, record: LearnerStarted, contained: int) -> Verdict:
     undone = [u for u in mine if u.status is UpdateStatus.COMMITTED and u.commit_order > contained]
     orphans = orphan_policies(run, [update.update_id for update in (*opened, *undone)])
     checkpoints = _orphan_checkpoints(run, record.learner_id, undone)
-    released, rolled_back, forgotten = [], [], 0
-    for update in opened:
-        released += end_update(run, update, UpdateStatus.ABORTED, Event.ABORT)
-    for update in undone:
-        forgotten += update.forgotten
-        rolled_back += roll_back(run, update)
+    rolled_back = roll_back(run, undone)
+    released = [name for update in opened for name in end_update(run, update, UpdateStatus.ABORTED, Event.ABORT)]
     quarantined = quarantine_tainted(run, orphans, "an orphaned policy")
-    unlearned = _forget_training(run, {update.update_id for update in undone})
     changes = (
         *mass_change("updates aborted", (update.update_id for update in opened)),
         *mass_change("trajectories released", released),
         *mass_change(UPDATES_ROLLED_BACK, (update.update_id for update in undone)),
         *mass_change("trajectories rolled back", rolled_back),
-        *mass_count("trajectories rolled back, but forgotten", forgotten),
-        *mass_change("trajectories no longer trained on before their reward", unlearned),
+        *mass_count("trajectories rolled back, but forgotten", sum(update.forgotten for update in undone)),
         *mass_change("checkpoints orphaned", checkpoints),
         *mass_change("policies orphaned", map(str, orphans)),
         *quarantined,
@@ -112,14 +105,6 @@ def _start_anew(run: Run, record: LearnerStarted, contained: int) -> Verdict:
         learner_id=record.learner_id,
         mass_changes=changes,
     )
-
-
-def _forget_training(run: Run, undone: set[str]) -> list[str]:
-    """Let go of what undone updates trained on before its reward was known."""
-    waiting = [fact for fact in run.pending.values() if fact.update_id in undone] if undone else []
-    for fact in waiting:
-        drop(run, fact, Reason.RELEASED)
-    return [fact.subject_id for fact in waiting]
 
 
 def _orphan_checkpoints(run: Run, learner_id: str, undone: Sequence[UpdateState]) -> list[str]:
@@ -193,14 +178,18 @@ def end_update(run: Run, update: UpdateState, status: UpdateStatus, *events: Eve
     return list(update.held)
 
 
-def roll_back(run: Run, update: UpdateState) -> list[str]:
-    """Undo a committed update: what it trained on is given back."""
-    for trajectory_id in update.trained:
-        trained = run.trajectories.get(trajectory_id)
+def roll_back(run: Run, updates: Sequence[UpdateState]) -> list[str]:
+    """Undo committed updates: what they trained on is given back. None of them stands any more before the first row is,
+    or one of them could take it."""
+    for update in updates:
+        undone = {"status": UpdateStatus.ROLLED_BACK, "trained": ()}
+        run.updates.put(update.update_id, update.model_copy(update=undone))
+    names = [name for update in updates for name in update.trained]
+    for name in names:
+        trained = run.trajectories.get(name)
         assert trained is not None, "what is forgotten is no longer named"
         give_back(run, trained, Event.ROLL_BACK)
-    run.updates.put(update.update_id, update.model_copy(update={"status": UpdateStatus.ROLLED_BACK, "trained": ()}))
-    return list(update.trained)
+    return names
 
 
 def refuse(run: Run, record: UpdateRecord, at: At, *, part: int = 0, row_of: str = "") -> Verdict | None:
@@ -215,11 +204,12 @@ def refuse(run: Run, record: UpdateRecord, at: At, *, part: int = 0, row_of: str
     found = row(StateOf.UPDATE, row_of or record_type, None if update is None else update.status)
     if update is None:
         return None if found.outcome is Outcome.ACCEPTED else of_update(record, found.outcome, found.reason)
-    if not is_open(update) and found.outcome is not Outcome.ACCEPTED:
-        if update.end_content == at.content and update.learner == record.learner:
+    ours = update.learner == record.learner
+    if not is_open(update) and not (found.outcome is Outcome.ACCEPTED and ours):
+        if update.end_content == at.content and ours:
             return of_update(record, Outcome.DUPLICATE, Reason.DUPLICATE, update.status.value)
-        return of_update(record, found.outcome, found.reason, update.status.value)
-    if update.learner != record.learner:
+        return of_update(record, Outcome.REJECTED, Reason.UPDATE_ENDED, update.status.value)
+    if not ours:
         return of_update(record, Outcome.REJECTED, Reason.NOT_HOLDER, "another learner or epoch holds it")
     for first in update.answers:
         if first.record_type == record_type and first.part == part:

@@ -186,6 +186,7 @@ def _updates() -> dict[tuple[str, str], Row]:
     on("UpdateStarted", no_holder, fine, Row(Outcome.DUPLICATE, Reason.DUPLICATE))
     on("Commit", no_holder, _no(Reason.NOT_STARTED), fine)
     on(UNRESERVED_COMMIT, *(_does(Reason.UNRESERVED),) * 3)
+    rows[UNRESERVED_COMMIT, U.ABORTED] = _does(Reason.UNRESERVED)
     on("Renew", no_holder, fine, fine)
     on("LeaseExpired", _no(Reason.UNKNOWN_UPDATE), _does(Reason.LEASE_EXPIRED), _does(Reason.IN_DOUBT))
     on("Abort", _does(Reason.UPDATE_FAILED), _does(Reason.UPDATE_FAILED), _no(Reason.UPDATE_IN_DOUBT))

@@ -4,11 +4,10 @@ from collections.abc import Iterable
 
 from rollbook.processors.ledger.store import Run, behavior_version
 from rollbook.processors.ledger.verdict import mass_change
-from rollbook.processors.ledger.waiting import drop, let_go, training_of
+from rollbook.processors.ledger.waiting import let_go
 from rollbook.processors.lifecycle import Event, allowed, next_state
-from rollbook.processors.reasons import Reason
-from rollbook.schemas.records.decision import MassChange, Released
-from rollbook.schemas.records.ledger import TrajectoryState, TrajectoryStatus
+from rollbook.schemas.records.decision import MassChange
+from rollbook.schemas.records.ledger import TrajectoryState, TrajectoryStatus, UpdateStatus
 
 
 def move(run: Run, trajectory: TrajectoryState, *events: Event, **changes: object) -> TrajectoryState:
@@ -22,14 +21,17 @@ def move(run: Run, trajectory: TrajectoryState, *events: Event, **changes: objec
 
 
 def give_back(run: Run, trajectory: TrajectoryState, *events: Event) -> TrajectoryState:
-    """Take a trajectory out of its update. One that would be rewarded again ends in quarantine where it is tainted, and
-    offline where it lies below the floor by now."""
+    """Take a trajectory out of its update. One that would be rewarded again ends in quarantine where it is tainted, is
+    consumed where another update has trained on it, and ends offline where it lies below the floor by now."""
+    changes: dict[str, object] = {}
     if events[-1] not in (Event.DISCARD, Event.QUARANTINE):
         if tainted(run, trajectory):
             events = (*events, Event.QUARANTINE)
-        elif behavior_version(trajectory) < run.head.floor:
-            events = (*events, Event.EXPIRE)
-    return move(run, trajectory, *events, update_id="", lag=None, admitted_ratio=None)
+        else:
+            taken, changes = take_trained(run, trajectory)
+            expired = not taken and behavior_version(trajectory) < run.floor
+            events = (*events, *taken, *((Event.EXPIRE,) if expired else ()))
+    return move(run, trajectory, *events, **({"update_id": "", "lag": None, "admitted_ratio": None} | changes))
 
 
 def tainted(run: Run, trajectory: TrajectoryState) -> bool:
@@ -43,16 +45,23 @@ def tainted(run: Run, trajectory: TrajectoryState) -> bool:
     return False
 
 
-def take_trained(run: Run, trajectory_id: str) -> tuple[tuple[Event, ...], dict[str, object], tuple[Released, ...]]:
-    """What becomes of a trajectory, rewarded with this record, that an update has trained on already: the events, the
-    changes, and the fact that waited."""
-    fact = training_of(run, trajectory_id)
-    if fact is None:
-        return (), {}, ()
-    update = run.updates.get(fact.update_id)
-    assert update is not None, "a roll-back takes the facts of its updates along"
-    run.updates.put(update.update_id, update.model_copy(update={"trained": (*update.trained, trajectory_id)}))
-    return (Event.RESERVE, Event.COMMIT), {"update_id": update.update_id}, (drop(run, fact, Reason.TRAINED),)
+def take_trained(run: Run, trajectory: TrajectoryState) -> tuple[tuple[Event, ...], dict[str, object]]:
+    """What becomes of a trajectory that is rewarded with this record, where an update that stands has trained on it
+    already: the events and the changes. Nobody else is offered it."""
+    for update_id in trajectory.trained_by:
+        update = run.updates.get(update_id)
+        if update is not None and update.status is UpdateStatus.COMMITTED:
+            name = trajectory.trajectory_id
+            run.updates.put(update_id, update.model_copy(update={"trained": (*update.trained, name)}))
+            others = tuple(other for other in trajectory.trained_by if other != update_id)
+            return (Event.RESERVE, Event.COMMIT), {"update_id": update_id, "trained_by": others}
+    return (), {}
+
+
+def trained_elsewhere(run: Run, trajectory: TrajectoryState) -> bool:
+    """Whether an update that stands has trained on it without having it."""
+    updates = (run.updates.get(update_id) for update_id in trajectory.trained_by)
+    return any(update is not None and update.status is UpdateStatus.COMMITTED for update in updates)
 
 
 def quarantine_tainted(run: Run, versions: Iterable[int], why: str) -> tuple[MassChange, ...]:

@@ -46,7 +46,11 @@ def reward_failed(run: Run, record: RewardFailed, at: At) -> Verdict:
     """The reward could not be had; the trajectory keeps waiting for a later one, but its group no longer does. Each
     attempt may fail for its own reason: the last account counts."""
     fact = PendingFact(
-        subject_id=record.trajectory_id, record_type="RewardFailed", content=at.content, offset=at.offset
+        subject_id=record.trajectory_id,
+        record_type="RewardFailed",
+        content=at.content,
+        offset=at.offset,
+        cause=record.reason.value,
     )
     decided, released = _fact(run, fact)
     outcome, reason = outcome_of((decided,), (Reason.REWARD_FAILED,))
@@ -112,6 +116,12 @@ def rewarding(known: TrajectoryState, fact: PendingFact) -> dict[str, object]:
     }
 
 
+def tally_cause(run: Run, fact: PendingFact) -> None:
+    """Count why a reward could not be had, where the failure is counted."""
+    if fact.cause:
+        run.tally(f"{Reason.REWARD_FAILED.value}: {fact.cause}")
+
+
 def _fact(run: Run, fact: PendingFact) -> tuple[ItemDecision, tuple[Released, ...]]:
     """What becomes of a reward or of its failure, and of the facts whose turn comes with it."""
     known = run.trajectories.get(fact.subject_id)
@@ -126,9 +136,10 @@ def _fact(run: Run, fact: PendingFact) -> tuple[ItemDecision, tuple[Released, ..
     if not found.events:
         after = run.trajectories.put(fact.subject_id, known.model_copy(update=rewarding(known, fact)))
         return item(fact.subject_id, found.reason, known, after), ()
-    events, changes, released = take_trained(run, fact.subject_id) if ready else ((), {}, ())
+    events, changes = take_trained(run, known) if ready else ((), {})
     after = move(run, known, *found.events, *events, **rewarding(known, fact), **changes)
-    return item(fact.subject_id, found.reason, known, after), released
+    tally_cause(run, fact)
+    return item(fact.subject_id, found.reason, known, after), ()
 
 
 def _keep(run: Run, fact: PendingFact, known: TrajectoryState | None) -> tuple[ItemDecision, tuple[Released, ...]]:

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 from rollbook.processors.ledger.matrix import Row, StateOf, row
 from rollbook.processors.ledger.moves import tainted, take_trained
-from rollbook.processors.ledger.reward import rewarding
+from rollbook.processors.ledger.reward import rewarding, tally_cause
 from rollbook.processors.ledger.store import Run
 from rollbook.processors.ledger.verdict import At, Verdict, item, subject
-from rollbook.processors.ledger.waiting import drop, let_go, reward_of
-from rollbook.processors.lifecycle import NONE, Event, allowed, next_state
+from rollbook.processors.ledger.waiting import drop, let_go, reward_of, training_of
+from rollbook.processors.lifecycle import LIVE, NONE, Event, allowed, next_state
 from rollbook.processors.reasons import Reason
 from rollbook.schemas.digests import trajectory_evidence_digest
 from rollbook.schemas.records.common import PolicyRef, TrajectoryIdentity
@@ -30,10 +30,11 @@ def dispatched(run: Run, record: Dispatched, at: At) -> Verdict:
         return Verdict(Outcome.REJECTED, refused, subject=subject("trajectory", record.identity.trajectory_id))
     begun = _through(run, _new(record.identity, {record.policy}, at), NONE, Event.DISPATCHED)
     fresh, reason = _untainted(run, begun, found.reason)
+    fresh, trained = _trained_already(run, fresh, ())
     run.trajectories.put(fresh.trajectory_id, fresh)
     over = fresh.status is not TrajectoryStatus.DISPATCHED
     released = let_go(run, fresh.trajectory_id) if over else ()
-    return replace(_verdict(None, Outcome.ACCEPTED, reason, fresh), released=released)
+    return replace(_verdict(None, Outcome.ACCEPTED, reason, fresh), released=(*released, *trained))
 
 
 def generated(run: Run, record: Generated, at: At) -> Verdict:
@@ -66,7 +67,7 @@ def generation_failed(run: Run, record: GenerationFailed, at: At) -> Verdict:
         return refusal
     place = record.identity
     awaited = run.trajectories.groups.awaits(place.group_id, place.sample_index)
-    if record.policy.version < run.head.floor and not awaited:  # what is forgotten must not fail twice
+    if record.policy.version < run.floor and not awaited:  # what is forgotten must not fail twice
         about = subject("trajectory", record.identity.trajectory_id)
         return Verdict(Outcome.REJECTED, Reason.BEYOND_HORIZON, record.reason.value, about)
     verdict = _arrive(run, known, _new(record.identity, {record.policy}, at), found)
@@ -108,7 +109,7 @@ def _verdict(
 
 
 def _refused(run: Run, policies: set[PolicyRef], known: TrajectoryState | None = None) -> Reason | None:
-    if any(ref.version < run.head.floor for ref in policies):
+    if any(ref.version < run.floor for ref in policies):
         return Reason.BEYOND_HORIZON
     return Reason.BACKLOG_FULL if known is None and run.trajectories.live >= run.config.max_live else None
 
@@ -155,16 +156,28 @@ def _arrive(run: Run, known: TrajectoryState | None, fresh: TrajectoryState, fou
         waited = row(StateOf.TRAJECTORY, fact.record_type, after.status)
         if waited.outcome is Outcome.ACCEPTED:
             after = _through(run, after.model_copy(update=rewarding(after, fact)), after.status, *waited.events)
+            tally_cause(run, fact)
         released = (drop(run, fact, waited.reason),)
     after, reason = _untainted(run, after, found.reason)
-    if after.status is TrajectoryStatus.REWARDED:
-        events, changes, trained = take_trained(run, after.trajectory_id)
-        after = _through(run, after.model_copy(update=changes), after.status, *events)
-        released += trained
-    elif after.status not in _UNDECIDED:
-        released += let_go(run, after.trajectory_id)
+    after, trained = _trained_already(run, after, () if known is None else known.trained_by)
     run.trajectories.put(fresh.trajectory_id, after)
-    return replace(_verdict(known, Outcome.ACCEPTED, reason, after), released=released)
+    return replace(_verdict(known, Outcome.ACCEPTED, reason, after), released=(*released, *trained))
+
+
+def _trained_already(
+    run: Run, arriving: TrajectoryState, marked: tuple[str, ...]
+) -> tuple[TrajectoryState, tuple[Released, ...]]:
+    """What an update trained on before it was known is consumed with its reward, or keeps the mark until that comes."""
+    fact = training_of(run, arriving.trajectory_id)
+    by = (*marked, *(() if fact is None else fact.trained_by))
+    after = arriving.model_copy(update={"trained_by": by})
+    if after.status is TrajectoryStatus.REWARDED:
+        events, changes = take_trained(run, after)
+        after = _through(run, after.model_copy(update=changes), after.status, *events)
+    reason = (
+        Reason.OK if after.status in LIVE or after.status is TrajectoryStatus.CONSUMED else Reason.ILLEGAL_TRANSITION
+    )
+    return after, () if fact is None else (drop(run, fact, reason),)
 
 
 def _through(run: Run, arriving: TrajectoryState, status: str, *events: Event) -> TrajectoryState:
@@ -173,10 +186,6 @@ def _through(run: Run, arriving: TrajectoryState, status: str, *events: Event) -
         status = next_state(status, event)
         run.tally(event.value)
     return arriving.model_copy(update={"status": TrajectoryStatus(status)})
-
-
-_UNDECIDED = (TrajectoryStatus.GENERATED, TrajectoryStatus.REWARD_FAILED)
-"""States in which a reward can still come."""
 
 
 def _untainted(run: Run, arrived: TrajectoryState, reason: Reason) -> tuple[TrajectoryState, Reason]:

@@ -188,14 +188,18 @@ class Pending(Table[str, PendingFact]):
     def __init__(self, run_id: str, journal: Journal) -> None:
         super().__init__(run_id, "pending", PendingFact, journal)
         self._by_age: list[tuple[int, str]] = []
+        self.trainings = 0
 
-    def oldest(self) -> PendingFact | None:
-        """The oldest fact about a trajectory; what a policy waits for never makes room."""
-        return self._rows[self._by_age[0][1]] if self._by_age else None
+    def oldest(self, count: int) -> list[PendingFact]:
+        """The oldest rewards and failures, as many as asked for and as there are; nothing else makes room."""
+        return [self._rows[key] for _, key in self._by_age[: max(0, count)]]
 
     def _index(self, key: str, before: PendingFact | None, after: PendingFact | None) -> None:
         for fact, by in ((before, -1), (after, 1)):
             if fact is None or fact.record_type == "PolicyCommitted":
+                continue
+            if fact.record_type == "Commit":
+                self.trainings += by
                 continue
             if by > 0:
                 insort(self._by_age, (fact.offset, key))
@@ -346,6 +350,13 @@ class Run:
             name,
             Tally(name=name, count=by) if known is None else known.but(count=known.count + by),
         )
+
+    @property
+    def floor(self) -> int:
+        """The version below which nothing is taken in. An observed run may go back to an older one: that is what its
+        workers serve then."""
+        active = self.head.active
+        return min(self.head.floor, active.version) if self.observes and active is not None else self.head.floor
 
     @property
     def observes(self) -> bool:

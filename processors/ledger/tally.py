@@ -9,7 +9,6 @@ from rollbook.schemas.records.decision import Outcome
 
 _WITH_A_CAUSE = {
     "GenerationFailed": Reason.GENERATION_FAILED,
-    "RewardFailed": Reason.REWARD_FAILED,
     "Discarded": Reason.DISCARDED,
 }
 _GATES = ("Reserve", "Admit")

@@ -1,17 +1,16 @@
 """UpdateStarted and Commit: an update while its rows enter the weights."""
 
 from collections import Counter
-from dataclasses import replace
 
 from rollbook.processors.ledger.learner import refuse, remember
 from rollbook.processors.ledger.matrix import UNRESERVED_COMMIT
-from rollbook.processors.ledger.moves import give_back, move
+from rollbook.processors.ledger.moves import give_back, move, trained_elsewhere
 from rollbook.processors.ledger.store import Run
 from rollbook.processors.ledger.verdict import At, Verdict, item, of_update
-from rollbook.processors.ledger.waiting import COMMIT, keep, training_of
+from rollbook.processors.ledger.waiting import COMMIT, keep_training, training_of
 from rollbook.processors.lifecycle import Event
 from rollbook.processors.reasons import Reason
-from rollbook.schemas.records.decision import ItemDecision, Outcome, Released
+from rollbook.schemas.records.decision import ItemDecision, Outcome
 from rollbook.schemas.records.ledger import PendingFact, TrajectoryState, TrajectoryStatus, UpdateState, UpdateStatus
 from rollbook.schemas.records.run import DriftGate
 from rollbook.schemas.records.update import Commit, Disposition, DroppedItem, UpdateStarted
@@ -42,9 +41,10 @@ def update_started(run: Run, record: UpdateStarted, at: At) -> Verdict:
 def commit(run: Run, record: Commit, at: At) -> Verdict:
     """The update is in the weights. It must name exactly what is held, and train only on what was admitted."""
     refusal = refuse(run, record, at, row_of=UNRESERVED_COMMIT if record.unreserved else "")
-    if refusal is not None and not (run.observes and refusal.reason in _FACTS):
+    known = run.updates.get(record.update_id)
+    if refusal is not None and not (run.observes and _is_fact(refusal.reason, known)):
         return refusal
-    update = run.updates.get(record.update_id) or _unheard_of(run, record, at)
+    update = known or _unheard_of(run, record, at)
     broken = (refusal.reason, refusal.detail) if refusal is not None else _wrong_commit(run, record, update)
     if record.unreserved:
         broken = (Reason.UNRESERVED, "" if broken is None else broken[0].value)
@@ -53,8 +53,10 @@ def commit(run: Run, record: Commit, at: At) -> Verdict:
     trained = _trained(record)
     dropped = {drop.trajectory_id: drop for drop in record.dropped if drop.trajectory_id not in trained}
     named = [*update.held, *sorted((trained | set(dropped)) - set(update.held))]
-    settled = [_settle(run, update, name, name in trained, dropped.get(name), at) for name in named]
-    items = tuple(one for one, _ in settled)
+    twice = next((name for name in sorted(trained) if _trained_elsewhere(run, update, name)), None)
+    if twice is not None and broken is None:
+        broken = (Reason.TRAINED_TWICE, twice)
+    items = tuple(_settle(run, update, name, name in trained, dropped.get(name), at) for name in named)
     order = run.head.commits + 1
     run.change_head(commits=order)
     committed = {
@@ -68,15 +70,19 @@ def commit(run: Run, record: Commit, at: At) -> Verdict:
         "trained": tuple(one.trajectory_id for one in items if one.reason == Reason.TRAINED),
     }
     run.updates.put(record.update_id, update.model_copy(update=committed))
-    verdict = of_update(
-        record, Outcome.ACCEPTED, *(broken or (Reason.OK, "")), items=items, violation=broken is not None
-    )
-    return replace(verdict, released=tuple(fact for _, facts in settled for fact in facts))
+    return of_update(record, Outcome.ACCEPTED, *(broken or (Reason.OK, "")), items=items, violation=broken is not None)
 
 
-_FACTS = (Reason.NOT_HOLDER, Reason.NOT_STARTED)
-"""Refusals that observe mode overrules for a learner in its own epoch: the rows are in its weights all the same. What a
-fenced learner reports changes nothing even there: its weights are of another lineage."""
+def _is_fact(refusal: Reason, update: UpdateState | None) -> bool:
+    """Whether observe mode overrules a refusal of a learner in its own epoch: the rows are in its weights all the same.
+    What a fenced learner reports changes nothing even there: its weights are of another lineage."""
+    aborted = update is not None and update.status is UpdateStatus.ABORTED
+    return refusal in (Reason.NOT_HOLDER, Reason.NOT_STARTED) or (refusal is Reason.UPDATE_ENDED and aborted)
+
+
+def _trained_elsewhere(run: Run, update: UpdateState, name: str) -> bool:
+    row = run.trajectories.get(name)
+    return name in update.held and row is not None and trained_elsewhere(run, row)
 
 
 def _trained(record: Commit) -> set[str]:
@@ -113,45 +119,53 @@ def _wrong_commit(run: Run, record: Commit, update: UpdateState) -> tuple[Reason
 
 def _settle(
     run: Run, update: UpdateState, trajectory_id: str, trained: bool, drop: DroppedItem | None, at: At
-) -> tuple[ItemDecision, tuple[Released, ...]]:
+) -> ItemDecision:
     """What becomes of a row; one that the update does not hold, or does not name, only where facts are taken."""
     row = run.trajectories.get(trajectory_id)
     held = trajectory_id in update.held
-    if trained and not held and (row is None or row.status in _UNREWARDED):
-        return _trained_early(run, update, trajectory_id, row, at)
     if row is None:
-        return item(trajectory_id, Reason.MISSING_ROLLOUT), ()
+        return _not_known(run, update, trajectory_id, at) if trained else item(trajectory_id, Reason.MISSING_ROLLOUT)
     if trained and (held or row.status is TrajectoryStatus.REWARDED):
         events = (Event.COMMIT,) if held else (Event.RESERVE, Event.COMMIT)
         after = move(run, row, *events, update_id=update.update_id)
-        return item(trajectory_id, Reason.TRAINED, row, after, lag=row.lag, ratio=row.admitted_ratio), ()
-    if trained or not held:
-        return item(trajectory_id, Reason.NOT_HELD, row), ()
+        return item(trajectory_id, Reason.TRAINED, row, after, lag=row.lag, ratio=row.admitted_ratio)
+    if trained:
+        return _mark(run, update, row)
+    if not held:
+        return item(trajectory_id, Reason.NOT_HELD, row)
     discard = (Event.DISCARD,) if drop is not None and drop.disposition is Disposition.DISCARD else ()
     after = give_back(run, row, Event.DROP, *discard)
     reason = Reason.DROPPED if drop is not None else Reason.RELEASED
-    return item(trajectory_id, reason, row, after, lag=row.lag, ratio=row.admitted_ratio), ()
+    return item(trajectory_id, reason, row, after, lag=row.lag, ratio=row.admitted_ratio)
 
 
 _UNREWARDED = (TrajectoryStatus.DISPATCHED, TrajectoryStatus.GENERATED, TrajectoryStatus.REWARD_FAILED)
+_MOST_MARKS = 16
 
 
-def _trained_early(
-    run: Run, update: UpdateState, trajectory_id: str, row: TrajectoryState | None, at: At
-) -> tuple[ItemDecision, tuple[Released, ...]]:
-    """A row that is in the weights before its reward, or itself, is known: it is consumed when that comes, so that
-    nobody is offered it."""
-    if training_of(run, trajectory_id) is not None:
-        return item(trajectory_id, Reason.CONFLICT, row), ()
+def _mark(run: Run, update: UpdateState, row: TrajectoryState) -> ItemDecision:
+    """A row that is in the weights, but cannot be consumed now: before its reward is known, or in another update. Once
+    it would be free, this update consumes it, so that nobody is offered it."""
+    coming = row.status in _UNREWARDED
+    comes_back = coming or row.status in (TrajectoryStatus.RESERVED, TrajectoryStatus.CONSUMED)
+    if comes_back and len(row.trained_by) < _MOST_MARKS:
+        marked = row.model_copy(update={"trained_by": (*row.trained_by, update.update_id)})
+        run.trajectories.put(row.trajectory_id, marked)
+    return item(row.trajectory_id, Reason.PENDING if coming else Reason.NOT_HELD, row)
+
+
+def _not_known(run: Run, update: UpdateState, trajectory_id: str, at: At) -> ItemDecision:
+    """A row that is in the weights before it is known: the mark waits for it."""
+    waiting = training_of(run, trajectory_id)
+    by = () if waiting is None else waiting.trained_by
     fact = PendingFact(
         subject_id=trajectory_id,
         record_type=COMMIT,
         content=at.content,
         offset=at.offset,
-        update_id=update.update_id,
+        trained_by=(*by, update.update_id)[:_MOST_MARKS],
     )
-    kept, evicted = keep(run, fact)
-    return item(trajectory_id, Reason.PENDING if kept else Reason.PENDING_FULL, row), evicted
+    return item(trajectory_id, Reason.PENDING if keep_training(run, fact) else Reason.PENDING_FULL)
 
 
 def _known(run: Run, update_id: str) -> UpdateState:

@@ -1,7 +1,8 @@
 """Facts that came before their turn: kept by what they wait for, let go of when it ended otherwise.
 
-A reward waits for its trajectory, a commit that is taken as a fact for its rows' rewards, a PolicyCommitted for its
-PolicyPrepared. Where no more may wait, the oldest makes room: what waits longest most likely waits in vain.
+A reward waits for its trajectory, a training that is taken as a fact for a trajectory that is not known yet, a
+PolicyCommitted for its PolicyPrepared. Where no more may wait, the oldest reward makes room: what waits longest most
+likely waits in vain. The others never do: without them a row is trained on twice, or weights are never active.
 """
 
 from rollbook.processors.ledger.store import Run
@@ -25,20 +26,28 @@ def reward_of(run: Run, trajectory_id: str) -> PendingFact | None:
 
 
 def training_of(run: Run, trajectory_id: str) -> PendingFact | None:
-    """The update that trained on a trajectory before its reward was known."""
+    """The updates that trained on a trajectory before it was known."""
     return run.pending.get(f"trained {trajectory_id}")
 
 
 def keep(run: Run, fact: PendingFact) -> tuple[bool, tuple[Released, ...]]:
     """Keep a fact, and say what made room for it. False: nothing can."""
-    evicted: tuple[Released, ...] = ()
-    if key_of(fact) not in run.pending and len(run.pending) >= run.config.max_pending:
-        oldest = run.pending.oldest()
-        if oldest is None:
-            return False, ()
-        evicted = (drop(run, oldest, Reason.PENDING_FULL),)
+    too_many = 0 if key_of(fact) in run.pending else len(run.pending) + 1 - run.config.max_pending
+    oldest = run.pending.oldest(too_many)
+    # a record does not push out what it says itself
+    if len(oldest) < too_many or any(other.offset == fact.offset for other in oldest):
+        return False, ()
+    evicted = tuple(drop(run, other, Reason.PENDING_FULL) for other in oldest)
     run.pending.put(key_of(fact), fact)
     return True, evicted
+
+
+def keep_training(run: Run, fact: PendingFact) -> bool:
+    """Keep a training: as many as facts may wait, beside them."""
+    if key_of(fact) not in run.pending and run.pending.trainings >= run.config.max_pending:
+        return False
+    run.pending.put(key_of(fact), fact)
+    return True
 
 
 def drop(run: Run, fact: PendingFact, reason: Reason) -> Released:

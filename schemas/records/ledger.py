@@ -98,6 +98,10 @@ class TrajectoryState(Part):
     failure_content: Text = Field(default="", description="Content digest of its RewardFailed.")
     reward_offset: Count | None = Field(default=None, description="Offset of its RewardReady.")
     update_id: Text = Field(default="", description="The update that holds or consumed it.")
+    trained_by: tuple[Id, ...] = Field(
+        default=(),
+        description="Updates that trained on it as a fact, without having it: the first consumes it when it can.",
+    )
     lag: int | None = Field(default=None, description="Lag when it was last judged for that update.")
     admitted_ratio: NonNegative | None = Field(
         default=None, description="Drift at its accepted Admit; none: not admitted."
@@ -114,7 +118,8 @@ class PendingFact(Part):
     artifact_hash: Text = Field(default="", description="Hash that a PolicyCommitted names.")
     apart: Text = Field(default="", description="Hash of an unpinned reward identity.")
     replaced: Text = Field(default="", description="Content digest of the failure that this fact took the place of.")
-    update_id: Text = Field(default="", description="The update of a Commit that trained on it before its reward came.")
+    trained_by: tuple[Id, ...] = Field(default=(), description="Updates whose Commit trained on what is not known yet.")
+    cause: Text = Field(default="", description="Why a reward could not be had.")
 
 
 class Answer(Part):
@@ -147,7 +152,9 @@ class UpdateState(Part):
     last_activity_offset: Count = Field(description="Offset of its last Reserve, Admit or Renew.")
     held: tuple[Id, ...] = Field(default=(), description="Trajectories it holds, in the order they were reserved.")
     answers: tuple[Answer, ...] = Field(default=(), description="First answers, while it is open or started.")
-    in_doubt: Flag = Field(default=False, description="Started, and its lease expired.")
+    in_doubt: Flag = Field(
+        default=False, description="Its lease expired: after the start, and in observe mode before it."
+    )
     end_content: Text = Field(default="", description="Content digest of the Commit or Abort that ended it.")
     commit_order: Count = Field(default=0, description="Its place among the run's commits; 0: not committed.")
     trained: tuple[Id, ...] = Field(default=(), description="Trajectories it trained on that are not forgotten yet.")

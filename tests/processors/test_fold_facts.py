@@ -4,6 +4,7 @@ import pytest
 
 from rollbook.schemas.records.decision import Decision
 from rollbook.schemas.records.run import DriftGate, Enforcement
+from rollbook.schemas.records.update import Disposition
 from rollbook.tests.processors.history import History, reasons, says
 
 
@@ -81,10 +82,10 @@ def test_what_was_trained_on_before_its_reward_is_consumed_when_that_comes(known
     decision = history.commit("u0", "t0", unreserved=not observes)
     assert (decision.violation, reasons(decision)) == (True, {"t0": "pending"})
     if known == "unknown":
-        history.generated("t0")
+        released = history.generated("t0").released
+        assert [(one.record_type, one.subject_id, one.reason) for one in released] == [("Commit", "t0", "ok")]
     assert history.status("t0") == ("reward_failed" if known == "reward_failed" else "generated")
-    released = history.rewarded("t0").released
-    assert [(one.record_type, one.subject_id, one.reason) for one in released] == [("Commit", "t0", "trained")]
+    history.rewarded("t0")
     assert (history.status("t0"), history.trajectory("t0").update_id) == ("consumed", "u0")
     assert offered_to_b(history, "t0") == "not_rewarded"
     history.learner()
@@ -100,20 +101,24 @@ def test_a_commit_that_came_before_everything_is_applied_with_the_arrival() -> N
     assert decision.items[0].state_after == "consumed"
 
 
-def test_of_two_updates_that_trained_on_it_before_its_reward_the_second_is_a_conflict() -> None:
+def test_of_two_updates_that_trained_on_it_before_its_reward_the_first_that_stands_has_it() -> None:
     history = observed()
     history.generated("t0")
     history.commit("u0", "t0")
-    decision = history.commit("u-b", "t0", learner="b")
-    assert (decision.violation, reasons(decision)) == (True, {"t0": "conflict"})
+    assert reasons(history.commit("u-b", "t0", learner="b")) == {"t0": "pending"}
+    history.rewarded("t0")
+    assert history.trajectory("t0").update_id == "u0"
+    history.learner()
+    assert (history.status("t0"), history.trajectory("t0").update_id) == ("consumed", "u-b")
+    history.learner("b")
+    assert history.status("t0") == "rewarded"
 
 
-def test_a_roll_back_takes_along_what_still_waits_for_its_reward() -> None:
+def test_a_roll_back_ends_what_its_updates_trained_on_before_the_reward() -> None:
     history = observed()
     history.generated("t0")
     history.commit("u0", "t0")
-    decision = history.learner()
-    assert "trajectories no longer trained on before their reward" in [one.predicate for one in decision.mass_changes]
+    history.learner()
     history.rewarded("t0")
     assert history.status("t0") == "rewarded"
 
@@ -121,11 +126,82 @@ def test_a_roll_back_takes_along_what_still_waits_for_its_reward() -> None:
 @pytest.mark.parametrize("end", ["failed", "discarded"])
 def test_what_ends_without_a_reward_is_trained_on_by_nobody_any_more(end: str) -> None:
     history = observed()
-    history.dispatched("t0")
     history.commit("u0", "t0")
+    if end == "discarded":
+        history.dispatched("t0")
     released = (history.failed("t0") if end == "failed" else history.discarded("t0")).released
-    assert [(one.record_type, one.reason) for one in released] == [("Commit", "illegal_transition")]
+    assert [one.reason for one in released] == (["illegal_transition"] if end == "failed" else [])
+    assert history.rewarded("t0").items[0].reason == "illegal_transition"
     assert len(history.run.pending) == 0
+
+
+@pytest.mark.parametrize("gives_back", ["abort", "commit", "admit", "lease", "operator", "start anew"])
+def test_what_another_update_holds_meanwhile_is_never_offered_a_third_time(gives_back: str) -> None:
+    history = History().opened(gate=DriftGate.REQUIRED, lease_ms=1000)
+    history.learner()
+    history.learner("b")
+    history.ready("t0")
+    history.reserve("u0", "t0")
+    assert reasons(history.commit("u-b", "t0", learner="b", unreserved=True)) == {"t0": "not_held"}
+    if gives_back == "abort":
+        history.abort("u0")
+    elif gives_back == "commit":
+        history.started("u0")
+        history.commit("u0", dropped={"t0": Disposition.RELEASE})
+    elif gives_back == "admit":
+        history.admit("u0", {"t0": 0.0}, active_tokens=99)
+    elif gives_back == "lease":
+        history.expired("u0")
+    elif gives_back == "operator":
+        history.abort("u0", operator=True)
+    else:
+        history.learner()
+    assert (history.status("t0"), history.trajectory("t0").update_id) == ("consumed", "u-b")
+
+
+def test_who_commits_what_another_trained_on_unreserved_is_told() -> None:
+    history = opened().ready("t0")
+    history.reserve("u0", "t0")
+    history.commit("u-b", "t0", learner="b", unreserved=True)
+    history.started("u0")
+    assert answer(history.commit("u0", "t0")) == ("accepted trained_twice", True, "t0")
+    history.learner()
+    assert history.trajectory("t0").update_id == "u-b"
+
+
+@pytest.mark.parametrize("ended", ["lease", "operator"])
+def test_an_unreserved_commit_is_a_fact_also_where_its_update_was_ended_meanwhile(ended: str) -> None:
+    history = opened().ready("t0")
+    history.reserve("u0", "t0")
+    if ended == "lease":
+        history.expired("u0")
+    else:
+        history.abort("u0", operator=True)
+    assert answer(history.commit("u0", "t0", unreserved=True)) == ("accepted unreserved", True, "not_held")
+    assert (history.status("t0"), history.update_status("u0")) == ("consumed", "committed")
+
+
+def test_an_observed_commit_is_a_fact_also_where_an_operator_ended_its_update() -> None:
+    history = observed().ready("t0")
+    history.reserve("u0", "t0")
+    history.abort("u0", operator=True)
+    assert answer(history.commit("u0", "t0")) == ("accepted update_ended", True, "aborted")
+    assert history.status("t0") == "consumed"
+
+
+def test_what_was_trained_on_never_makes_room() -> None:
+    history = opened(max_pending=2).ready("t1")
+    history.generated("t0")
+    history.commit("u0", "t0", "strange", unreserved=True)
+    for stray in ("s0", "s1", "s2", "s3"):
+        history.rewarded(stray)
+    history.rewarded("t0")
+    history.generated("strange")
+    history.rewarded("strange")
+    assert [history.status(name) for name in ("t0", "strange")] == ["consumed", "consumed"]
+    unknown = [f"more-{at}" for at in range(4)]
+    decision = history.commit("u1", *unknown, unreserved=True)
+    assert [one.reason for one in decision.items] == ["pending", "pending", "pending_full", "pending_full"]
 
 
 def test_an_observed_update_whose_lease_is_over_is_only_in_doubt() -> None:
@@ -134,8 +210,13 @@ def test_an_observed_update_whose_lease_is_over_is_only_in_doubt() -> None:
     assert says(history.expired("u0")) == "accepted in_doubt"
     assert history.status("t0") == "reserved", "the trainer may be training on it: it waits for nothing"
     assert says(history.expired("u0")) == "duplicate duplicate"
-    history.started("u0")
-    assert answer(history.commit("u0", "t0")) == ("accepted ok", False, "")
+    history.ready("t1")
+    history.reserve("u0", "t1", part=1)
+    assert not history.run.updates.all_open()[0].in_doubt, "a sign of life"
+    history.abort("u0")
+    history.reserve("u1", "t0")
+    history.started("u1")
+    assert answer(history.commit("u1", "t0")) == ("accepted ok", False, "")
 
 
 def test_an_observing_trainer_cannot_know_revisions() -> None:

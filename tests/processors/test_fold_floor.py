@@ -2,7 +2,7 @@
 
 import pytest
 
-from rollbook.schemas.records.run import DriftGate, Unpinned
+from rollbook.schemas.records.run import DriftGate, Enforcement, Unpinned
 from rollbook.tests.processors.history import History, says
 from rollbook.tests.processors.parts import sha
 
@@ -110,3 +110,34 @@ def test_a_group_kept_apart_is_whole_with_the_failures_of_the_group() -> None:
     assert len(history.run.trajectories.claimable_groups()) == 1
     history.generated("t3", group="g", sample=1, of=3, contract=sha("unregistered"))
     assert history.run.trajectories.claimable_groups() == [], "a second attempt is awaited"
+
+
+def test_after_a_roll_back_the_floor_rises_on() -> None:
+    history = opened(1)
+    for version in range(1, 11):
+        history.advanced(version)
+    history.prepared(11, parent=10, rollback_of=0)
+    history.activate(11)
+    for version in range(12, 16):
+        history.ready(f"t{version}", version=version - 1)
+        history.advanced(version)
+    assert history.run.head.floor == 14
+    assert len(history.run.trajectories) <= 3
+
+
+def test_a_whole_run_in_one_group_is_forgotten_too() -> None:
+    history = opened(1)
+    for version in range(1, 20):
+        history.failed(f"t{version}", version - 1, group="all", sample=version, of=1000)
+        history.ready(f"r{version}", version=version - 1)
+        history.advanced(version)
+    assert len(history.run.trajectories) < 10
+
+
+def test_an_observed_run_may_go_back_below_its_floor() -> None:
+    history = opened(1, enforcement=Enforcement.OBSERVE)
+    for version in range(1, 5):
+        history.advanced(version)
+    history.activate(2)
+    assert (history.run.head.floor, says(history.generated("t0", 2))) == (3, "accepted ok")
+    assert says(history.generated("t1", 1)) == "rejected beyond_horizon"

@@ -31,7 +31,13 @@ PLACE = partition_of(RUN, PARTITIONS), RUN.encode()
 
 def produce(settings: Settings, sent: Iterable[tuple[int | None, bytes | None, bytes | None]]) -> None:
     """As a client of anybody's: without a partition its own partitioner chooses one."""
-    producer = Producer({"bootstrap.servers": settings.bootstrap_servers, "message.max.bytes": LIFECYCLE_MAX_BYTES * 2})
+    producer = Producer(
+        {
+            "bootstrap.servers": settings.bootstrap_servers,
+            "enable.idempotence": True,  # or a retry could change their order
+            "message.max.bytes": LIFECYCLE_MAX_BYTES * 2,
+        }
+    )
     topic = settings.topic(Topic.LIFECYCLE)
     for partition, key, value in sent:
         while True:

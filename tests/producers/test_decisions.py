@@ -269,7 +269,6 @@ def test_what_is_trained_on_unreserved_is_said_so_and_never_offered_again(stage:
     (decision,) = stage.run.decisions("Commit")
     assert (decision.outcome, decision.violation, decision.reason) == (Outcome.ACCEPTED, True, "unreserved")
     assert [(item.trajectory_id, item.state_after) for item in decision.items] == [(known, "consumed")]
-    assert stage.run.decisions("Quarantine") == [], "without leases nobody ends the update meanwhile"
     stage.run.decided("RecordingSealed")
 
 
@@ -299,7 +298,7 @@ def test_a_row_that_another_trained_on_meanwhile_shows(stage: Stage) -> None:
     assert [(item.reason, item.state_after) for item in decision.items] == [("not_held", "consumed")]
 
 
-def test_with_leases_what_was_trained_on_after_the_updates_end_is_quarantined(stage: Stage) -> None:
+def test_what_was_trained_on_unreserved_is_a_fact_also_after_the_updates_end(stage: Stage) -> None:
     stage.trainer._on_unavailable = OnUnavailable.PROCEED_UNRESERVED
     operator, source = stage.run.coordinator, Source(kind=SourceKind.OPERATOR, id="operator-0")
     with stage.trainer.update(rollout_id=1, renew_every_s=60) as update:
@@ -318,8 +317,9 @@ def test_with_leases_what_was_trained_on_after_the_updates_end_is_quarantined(st
         update.proceed_unreserved(stage.group)
         update.step(stage.group)
     stage.go_on()
-    assert [item.state_after for item in stage.run.decided("Quarantine").items] == ["quarantined"]
-    assert [one.reason for one in stage.run.decisions("Commit")] == ["update_ended"]
+    decision = stage.run.decided("Commit")
+    assert (decision.reason, decision.violation) == ("unreserved", True)
+    assert [item.state_after for item in decision.items] == ["consumed"]
 
 
 def test_nobody_goes_unreserved_by_accident(stage: Stage) -> None:

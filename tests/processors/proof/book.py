@@ -173,7 +173,8 @@ class Book:
     contracts: dict[str, None] = field(default_factory=dict)
     rows: dict[str, Row] = field(default_factory=dict)
     early_rewards: dict[str, Waiting] = field(default_factory=dict)
-    early_trainings: dict[str, Waiting] = field(default_factory=dict)
+    marks: dict[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
+    """Updates that trained on a trajectory as a fact, without having it, with the offset of their Commit."""
     early_commits: dict[Ref, Waiting] = field(default_factory=dict)
     updates: dict[str, Update] = field(default_factory=dict)
     learners: dict[str, Learner] = field(default_factory=dict)
@@ -244,47 +245,47 @@ class Book:
         """A trajectory leaves its update; one of a tainted policy, or below the floor, never goes back to
         where it can be taken."""
         if shelf == "rewarded":
-            old = self.rows[name].oldest < self.floor
-            shelf = "quarantined" if self.tainted(name) else "offline" if old else "rewarded"
+            if self.tainted(name):
+                shelf = "quarantined"
+            elif not self.consume_marked(name) and self.rows[name].oldest < self.entrance:
+                shelf = "offline"
         self.change(name, shelf=shelf, lag=None, ratio=None)
 
     def let_go(self, *names: str) -> tuple[tuple[int, str, str, str], ...]:
-        """A reward waits for what is unknown or dispatched, a training for what has no reward yet; for what has ended
-        they wait no longer."""
-        gone = []
-        for name in names:
-            for facts, until in (
-                (self.early_rewards, (None, "dispatched")),
-                (self.early_trainings, (None, "dispatched", "generated", "reward_failed")),
-            ):
-                if name in facts and self.state(name) not in until:
-                    fact = facts.pop(name)
-                    gone.append((fact.offset, fact.kind, name, "illegal_transition"))
-        return tuple(gone)
+        """A reward waits for what is unknown or dispatched; for what has ended it waits no longer."""
+        over = [name for name in names if name in self.early_rewards and self.state(name) not in (None, "dispatched")]
+        facts = [(name, self.early_rewards.pop(name)) for name in over]
+        return tuple((fact.offset, fact.kind, name, "illegal_transition") for name, fact in facts)
 
-    def make_room(self) -> tuple[tuple[int, str, str, str], ...] | None:
-        """Room for one more fact: what waits longest for a trajectory goes. None: nothing can go."""
-        if len(self.early_rewards) + len(self.early_trainings) + len(self.early_commits) < self.config.max_pending:
-            return ()
-        waiting = [
-            (fact.offset, name, facts)
-            for facts in (self.early_rewards, self.early_trainings)
-            for name, fact in facts.items()
-        ]
-        if not waiting:
-            return None
-        offset, name, facts = min(waiting, key=lambda one: one[:2])
-        return ((offset, facts.pop(name).kind, name, "pending_full"),)
+    def strange(self) -> dict[str, int]:
+        """What was trained on and is not known, with the offset of the last Commit that says so."""
+        return {name: marks[-1][1] for name, marks in self.marks.items() if marks and name not in self.rows}
 
-    def consume_early(self, name: str) -> tuple[tuple[int, str, str, str], ...]:
-        """A trajectory that has its reward now is consumed by the update that trained on it before."""
-        fact = self.early_trainings.pop(name, None)
-        if fact is None:
-            return ()
-        (update_id,) = fact.said
-        update = self.updates[update_id]
-        self.updates[update_id] = replace(update, trained=(*update.trained, name))
-        return ((fact.offset, "Commit", name, "trained"),)
+    def make_room(self, offset: int) -> tuple[bool, tuple[tuple[int, str, str, str], ...]]:
+        """Room for one more fact: rewards that wait longest go, but not those of the same record."""
+        waiting = len(self.early_rewards) + len(self.strange()) + len(self.early_commits)
+        over = max(0, waiting + 1 - self.config.max_pending)
+        rewards = sorted((fact.offset, name) for name, fact in self.early_rewards.items())[:over]
+        if len(rewards) < over or any(since == offset for since, _ in rewards):
+            return False, ()
+        return True, tuple((since, self.early_rewards.pop(name).kind, name, "pending_full") for since, name in rewards)
+
+    def consume_marked(self, name: str) -> bool:
+        """A trajectory that would be free now is consumed by the first standing update that trained on it."""
+        for update_id, _ in self.marks.get(name, ()):
+            update = self.updates.get(update_id)
+            if update is not None and update.state == "committed":
+                self.updates[update_id] = replace(update, trained=(*update.trained, name))
+                self.marks[name] = tuple(one for one in self.marks[name] if one[0] != update_id)
+                return True
+        return False
+
+    @property
+    def entrance(self) -> int:
+        """The version below which nothing is taken in."""
+        if self.observes and self.active is not None:
+            return min(self.floor, self.active[0])
+        return self.floor
 
     def tainted(self, name: str) -> bool:
         """Whether a span's policy was undone, given up, or is known with another hash."""

@@ -106,6 +106,7 @@ def state_of(run: Run) -> Facts:
                 tuple((ref.version, ref.artifact_hash) for ref in row.policies),
                 (row.active_tokens, row.evidence_digest, row.generated_offset, row.reward_offset),
                 (row.update_id, row.lag, row.admitted_ratio),
+                row.trained_by,
             )
             for row in run.trajectories.values()
         },
@@ -174,11 +175,12 @@ def state_of_book(book: Book) -> Facts:
                 row.spans,
                 (row.tokens, row.evidence, row.offset, row.reward_offset),
                 (book.holder(name) or "", row.lag, row.ratio),
+                tuple(update_id for update_id, _ in book.marks.get(name, ())),
             )
             for name, row in book.rows.items()
         },
         "pending": {f"{fact.kind} {name}": fact.offset for name, fact in book.early_rewards.items()}
-        | {f"Commit {name}": fact.offset for name, fact in book.early_trainings.items()}
+        | {f"Commit {name}": offset for name, offset in book.strange().items()}
         | {f"PolicyCommitted {ref[0]} {ref[1]}": fact.offset for ref, fact in book.early_commits.items()},
         "update": {
             name: (

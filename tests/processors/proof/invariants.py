@@ -61,7 +61,8 @@ def _revisions(before: Facts, after: Facts) -> None:
         if old is None:
             assert row[REVISION] == 1
         else:
-            assert row[REVISION] - old[REVISION] == (1 if row[STATUS] != old[STATUS] else 0), name
+            changed = row[STATUS] != old[STATUS] or (row[STATUS] == "consumed" and row[OWNER][0] != old[OWNER][0])
+            assert row[REVISION] - old[REVISION] == (1 if changed else 0), name
 
 
 def _refused_changes_nothing(before: Facts, after: Facts, decision: Decision) -> None:
@@ -88,24 +89,31 @@ ENDS = {
 def _tallied(before: Facts, after: Facts) -> None:
     """Each event is counted as often as a trajectory came to its state."""
 
-    def came(state: str) -> int:
-        old = before["trajectory"]
-        return sum(
-            row[STATUS] == state and (name not in old or old[name][STATUS] != state)
-            for name, row in after["trajectory"].items()
-        )
+    old, now = before["trajectory"], after["trajectory"]
+
+    def came(state: str) -> list[str]:
+        return [
+            name
+            for name, row in now.items()
+            if row[STATUS] == state
+            and (
+                name not in old or old[name][STATUS] != state or (state == "consumed" and _other_owner(old, now, name))
+            )
+        ]
 
     def counted(name: str) -> int:
         return int(after["tally"].get(name, 0) - before["tally"].get(name, 0))
 
-    through = counted("commit") if counted("reserve") and not came("reserved") else 0
+    through = [name for name in came("consumed") if name not in old or _other_owner(old, now, name)]
     for event, state in ENDS.items():
-        assert counted(event) == came(state) + (through if event == "reserve" else 0), event
-    left = sum(
-        row[STATUS] == "consumed" and name in after["trajectory"] and after["trajectory"][name][STATUS] != "consumed"
-        for name, row in before["trajectory"].items()
-    )
-    assert counted("roll_back") == left
+        assert counted(event) == len(came(state)) + (len(through) if event == "reserve" else 0), event
+    left = [name for name, row in old.items() if row[STATUS] == "consumed" and name in now]
+    left = [name for name in left if now[name][STATUS] != "consumed" or _other_owner(old, now, name)]
+    assert counted("roll_back") == len(left)
+
+
+def _other_owner(old: Facts, now: Facts, name: str) -> bool:
+    return bool(old[name][OWNER][0] != now[name][OWNER][0])
 
 
 def _counts_conserve(before: Facts, after: Facts, decision: Decision) -> None:

@@ -55,7 +55,7 @@ class Naive:
         answer = self._answer(record, offset)
         if not book.closed:
             book.sweep()
-            book.let_go(*book.early_rewards, *book.early_trainings)
+            book.let_go(*book.early_rewards)
         return answer._replace(violation=answer.violation or (answer.outcome == "rejected" and book.observes))
 
     def _answer(self, record: Lifecycle, offset: int) -> Answer:
@@ -114,7 +114,7 @@ def closed(book: Book, record: run_records.RunClosed, offset: int) -> Answer:
         book.contracts,
         book.rows,
         book.early_rewards,
-        book.early_trainings,
+        book.marks,
         book.early_commits,
         book.updates,
         book.learners,
@@ -182,7 +182,7 @@ def generation_failed(book: Book, record: rollout_records.GenerationFailed, offs
     met = _met(book, record, refused)
     if met is not None:
         return met
-    if record.policy.version < book.floor and not _awaited(book, record.identity):
+    if record.policy.version < book.entrance and not _awaited(book, record.identity):
         return no("beyond_horizon")
     old = book.rows.get(name)
     row = _row(record, offset, "generation_failed", ((record.policy.version, record.policy.artifact_hash),))
@@ -213,7 +213,7 @@ def _met(book: Book, record: Any, refused: str | None) -> Answer | None:
 
 
 def _no_place(book: Book, spans: tuple[tuple[int, str], ...], *, fresh: bool) -> str | None:
-    if any(version < book.floor for version, _ in spans):
+    if any(version < book.entrance for version, _ in spans):
         return "beyond_horizon"
     return "backlog_full" if fresh and book.live() >= book.config.max_live else None
 
@@ -239,6 +239,7 @@ def _entered(book: Book, name: str, reason: str, old: Row | None) -> Answer:
     """A trajectory came, with what waited for it; a tainted one goes straight to quarantine."""
     book.touched.add(name)
     before = Item(name, reason, "none" if old is None else old.shelf, None if old is None else old.revision)
+    strange = book.marks[name][-1][1] if old is None and book.marks.get(name) else None
     released: tuple[Released, ...] = ()
     waited = None if reason == "dispatched" else book.early_rewards.pop(name, None)
     if waited is not None:
@@ -250,8 +251,11 @@ def _entered(book: Book, name: str, reason: str, old: Row | None) -> Answer:
         book.rows[name] = replace(book.rows[name], shelf="quarantined")
         before = before._replace(reason="quarantined")
     if book.rows[name].shelf == "rewarded":
-        released += book.consume_early(name)
+        book.consume_marked(name)
     released += book.let_go(name)
+    if strange is not None:
+        lives = book.state(name) in (*USABLE, "reserved", "consumed")
+        released += ((strange, "Commit", name, "ok" if lives else "illegal_transition"),)
     now = book.rows[name]
     return yes(items=(before._replace(after=book.state(name), revision_after=now.revision),), released=released)
 
@@ -313,8 +317,9 @@ def _fact(book: Book, name: str, fact: Waiting) -> tuple[Item, tuple[Released, .
         became = "rewarded" if fact.kind == "RewardReady" else "reward_failed"
         book.change(name)
         _reward(book, name, fact, became)
-        released = book.consume_early(name) if became == "rewarded" else ()
-        return book.item(name, became, before), released
+        if became == "rewarded":
+            book.consume_marked(name)
+        return book.item(name, became, before), ()
     scored = state in ("rewarded", "reserved", "consumed") and fact.kind == "RewardReady"
     return book.item(name, "conflict" if scored else "illegal_transition"), ()
 
@@ -325,9 +330,9 @@ def _wait(book: Book, name: str, fact: Waiting) -> tuple[str, tuple[Released, ..
         return "duplicate", ()
     if waiting is not None and waiting.kind != "RewardFailed":
         return "conflict", ()
-    evicted = book.make_room() if waiting is None else ()
-    if evicted is None:
-        return "pending_full", ()
+    room, evicted = book.make_room(fact.offset) if waiting is None else (True, ())
+    if not room:
+        return "pending_full", evicted
     book.early_rewards[name] = fact if waiting is None else fact._replace(replaced=waiting.said)
     return "pending", evicted
 

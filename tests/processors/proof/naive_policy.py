@@ -67,9 +67,9 @@ def written(book: Book, record: records.PolicyCommitted, offset: int) -> Answer:
         return yes()
     if (version, artifact_hash) in book.early_commits:
         return again()
-    evicted = book.make_room()
-    if evicted is None:
-        return no("pending_full")
+    room, evicted = book.make_room(offset)
+    if not room:
+        return no("pending_full", released=evicted)
     book.early_commits[version, artifact_hash] = Waiting("PolicyCommitted", (artifact_hash,), offset)
     return Answer("pending", "pending", released=evicted)
 
@@ -133,20 +133,18 @@ def _unfit(book: Book, record: records.Activate, known: Policy) -> str | None:
 
 
 def _raise_floor(book: Book) -> None:
-    """The lowest version that was active, stands, and is at most `horizon` behind the active one. Of what has ended
-    below it, a group that others live in keeps what it would not be whole without."""
+    """The oldest version that the active one was made from, directly or not, at most `horizon` behind it. Of what has
+    ended below it, a group that others live in keeps what it would not be whole without, for one horizon more."""
     config, active = book.config, book.active
     if not config.horizon or active is None:
         return
     unit = config.admission.lag_unit
-    oldest = book.number(active[0], unit) - config.horizon
-    reach = [
-        version
-        for version, one in book.policies.items()
-        if book.floor <= version <= active[0] and book.number(version, unit) >= oldest
-        if one.activated_by is not None and not one.abandoned and not book.orphaned(version)
-    ]
-    if not reach or min(reach) == book.floor:
+    newest = book.number(active[0], unit)
+    reach, at = [active[0]], book.policies[active[0]].source
+    while at is not None and book.number(at, unit) >= newest - config.horizon and reach[-1] > book.floor:
+        reach.append(at)
+        at = book.policies[at].source
+    if min(reach) <= book.floor:
         return
     book.floor = min(reach)
     below = [n for n in sorted(book.rows) if book.rows[n].oldest < book.floor and book.state(n) != "reserved"]
@@ -155,15 +153,22 @@ def _raise_floor(book: Book) -> None:
         if name not in ended:
             book.change(name, shelf="offline")
     for name in ended:
-        if not _missed(book, name):
+        version = book.rows[name].oldest
+        near = version in book.policies and book.number(version, unit) >= newest - 2 * config.horizon
+        if not (near and _missed(book, name)):
             book.forgotten.update((update_id, name) for update_id in book.updates if book.holder(name) == update_id)
             del book.rows[name]
+            book.marks.pop(name, None)
     turned = max((v for v, p in book.policies.items() if v < book.floor and p.activated_by is not None), default=None)
     since = None if turned is None else book.policies[turned].activated_at
-    for facts in (book.early_rewards, book.early_trainings):
-        for name, fact in sorted(facts.items()):
-            if since is not None and fact.offset < since:
-                del facts[name]
+    if since is None:
+        return
+    for name, fact in sorted(book.early_rewards.items()):
+        if fact.offset < since and name not in book.rows:
+            del book.early_rewards[name]
+    for name, offset in book.strange().items():
+        if offset < since:
+            del book.marks[name]
 
 
 def _missed(book: Book, name: str) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rollbook.schemas.records import update as records
 from rollbook.schemas.records.run import DriftGate, LagUnit, RunConfigured
-from rollbook.tests.processors.proof.answers import Answer, Released, again, no, yes
+from rollbook.tests.processors.proof.answers import Answer, again, no, yes
 from rollbook.tests.processors.proof.book import (
     WAITED_FOR,
     Body,
@@ -18,7 +18,6 @@ from rollbook.tests.processors.proof.book import (
     Row,
     Saved,
     Update,
-    Waiting,
     body,
     freshness,
 )
@@ -51,14 +50,13 @@ def learner_started(book: Book, record: records.LearnerStarted, offset: int) -> 
     for update_id in gone:
         state = "aborted" if update_id in opened else "rolled_back"
         book.updates[update_id] = replace(gone[update_id], state=state, held=(), firsts=(), doubt=False)
-    for update_id in opened:
-        for row in gone[update_id].held:
-            book.free(row, "rewarded")
     for update_id in undone:
         for row in gone[update_id].trained:
             if (update_id, row) not in book.forgotten:
                 book.free(row, "rewarded")
-    book.early_trainings = {name: fact for name, fact in book.early_trainings.items() if fact.said[0] not in undone}
+    for update_id in opened:
+        for row in gone[update_id].held:
+            book.free(row, "rewarded")
     return yes()
 
 
@@ -142,7 +140,7 @@ def reserve(book: Book, record: records.Reserve, offset: int) -> Answer:
             reason = "nothing_taken" if record.claim is not None else judged[0].reason
             return no(reason, tuple(judged))
     takes = [item.name for item in (judged if observing else passed) if book.state(item.name) == "rewarded"]
-    book.updates[record.update_id] = replace(update, held=(*update.held, *takes), heard=offset)
+    book.updates[record.update_id] = replace(update, held=(*update.held, *takes), heard=offset, doubt=False)
     for item in judged:
         if item.name in takes:
             book.change(item.name, lag=item.lag, ratio=None)
@@ -246,7 +244,7 @@ def admit(book: Book, record: records.Admit, offset: int) -> Answer:
         return no("unknown_policy")
     items = tuple(_admit(book, record, one) for one in record.items)
     update = book.updates[record.update_id]
-    book.updates[record.update_id] = _answered(replace(update, heard=offset), record, record.part, items)
+    book.updates[record.update_id] = _answered(replace(update, heard=offset, doubt=False), record, record.part, items)
     broken = next((item.reason for item in items if item.reason != "ok"), None) if book.observes else None
     return yes(broken or "ok", items, violation=broken is not None)
 
@@ -305,9 +303,13 @@ def commit(book: Book, record: records.Commit, offset: int) -> Answer:
     """Commit."""
     known = book.updates.get(record.update_id)
     refused = _refused(book, record)
-    if refused is not None and record.unreserved and known is None and refused.reason == "not_holder":
+    again_over = known is not None and known.state == "aborted" and not _fenced(book, record)
+    ours = known is None or _held_by(known, record)
+    repeated = refused is not None and refused.outcome == "duplicate"
+    if record.unreserved and ours and not repeated and not _fenced(book, record) and (known is None or again_over):
         refused = None
-    if refused is not None and not (book.observes and refused.reason == "not_holder"):
+    fact = refused is not None and (refused.reason == "not_holder" or (refused.reason == "update_ended" and again_over))
+    if refused is not None and not (book.observes and fact):
         return refused
     update = known or _opened(book, record, offset)
     trained = {name for step in record.steps for name in step.trajectory_ids}
@@ -318,6 +320,9 @@ def commit(book: Book, record: records.Commit, offset: int) -> Answer:
     elif broken is not None and not book.observes:
         return no(broken)
     before = book.copy()
+    twice = [name for name in update.held if name in trained and _marked_elsewhere(book, name)]
+    if twice and broken is None:
+        broken = "trained_twice"
     named = [*update.held, *sorted((trained | set(dropped)) - set(update.held))]
     consumed = [n for n in named if n in trained and (n in update.held or book.state(n) == "rewarded")]
     book.commits += 1
@@ -335,13 +340,10 @@ def commit(book: Book, record: records.Commit, offset: int) -> Answer:
         order=book.commits,
     )
     items = []
-    released: tuple[Released, ...] = ()
     for name in named:
         row = before.rows.get(name)
-        if name in trained and name not in update.held and before.state(name) in _UNREWARDED:
-            reason, evicted = _wait(book, name, record.update_id, offset)
-            released += evicted
-            items.append(book.item(name, reason))
+        if name in trained and name not in consumed:
+            items.append(book.item(name, _mark(book, name, before.state(name), record.update_id, offset)))
             continue
         if row is None:
             items.append(book.item(name, "missing_rollout"))
@@ -357,21 +359,26 @@ def commit(book: Book, record: records.Commit, offset: int) -> Answer:
             items.append(book.item(name, "not_held"))
             continue
         items.append(book.item(name, reason, before, lag=row.lag, ratio=row.ratio))
-    return yes(broken or "ok", tuple(items), violation=broken is not None, released=released)
+    return yes(broken or "ok", tuple(items), violation=broken is not None)
 
 
-_UNREWARDED = (None, "dispatched", "generated", "reward_failed")
+def _marked_elsewhere(book: Book, name: str) -> bool:
+    states = {book.updates[update_id].state for update_id, _ in book.marks.get(name, ()) if update_id in book.updates}
+    return "committed" in states
 
 
-def _wait(book: Book, name: str, update_id: str, offset: int) -> tuple[str, tuple[Released, ...]]:
-    """What is in the weights before its reward is known is consumed when that comes."""
-    if name in book.early_trainings:
-        return "conflict", ()
-    evicted = book.make_room()
-    if evicted is None:
-        return "pending_full", ()
-    book.early_trainings[name] = Waiting("Commit", (update_id,), offset)
-    return "pending", evicted
+def _mark(book: Book, name: str, state: str | None, update_id: str, offset: int) -> str:
+    """What is in the weights and cannot be consumed now is consumed once it would be free."""
+    if state not in (None, "dispatched", "generated", "reward_failed", "reserved", "consumed"):
+        return "not_held"
+    marks = book.marks.get(name, ())
+    if state is None and name not in book.strange() and len(book.strange()) >= book.config.max_pending:
+        return "pending_full"
+    if len(marks) < 16:
+        book.marks[name] = (*marks, (update_id, offset))
+    elif state is None:
+        book.marks[name] = (*marks[:-1], (marks[-1][0], offset))
+    return "not_held" if state in ("reserved", "consumed") else "pending"
 
 
 def _wrong(book: Book, record: records.Commit, update: Update, trained: set[str]) -> str | None:

@@ -86,11 +86,12 @@ def test_a_worker_that_serves_a_prepared_version_with_other_weights_is_told_at_o
     assert says(history.ack("w", 1)) == "accepted ok"
 
 
-def test_where_only_policies_wait_a_row_trained_on_too_early_finds_no_place() -> None:
+def test_a_row_trained_on_before_it_is_known_takes_no_place_of_others_and_as_many_wait() -> None:
     history = proven().opened(enforcement=Enforcement.OBSERVE, gate=DriftGate.OFF, max_pending=1)
     history.learner()
     history.written(1)
-    assert reasons(history.commit("u0", "t0")) == {"t0": "pending_full"}
+    assert reasons(history.commit("u0", "t0")) == {"t0": "pending"}
+    assert reasons(history.commit("u1", "t0", "t1")) == {"t0": "pending", "t1": "pending_full"}
 
 
 def test_what_is_spoilt_is_refused_whatever_is_active() -> None:
