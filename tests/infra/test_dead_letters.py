@@ -40,7 +40,13 @@ def own(broker: str) -> Iterator[Settings]:
 
 
 def produce(settings: Settings, values: tuple[tuple[int, bytes | None, bytes | None], ...]) -> None:
-    producer = Producer({"bootstrap.servers": settings.bootstrap_servers, "message.max.bytes": LIFECYCLE_MAX_BYTES * 2})
+    producer = Producer(
+        {
+            "bootstrap.servers": settings.bootstrap_servers,
+            "enable.idempotence": True,  # or a retry could change their order
+            "message.max.bytes": LIFECYCLE_MAX_BYTES * 2,
+        }
+    )
     for partition, key, value in values:
         producer.produce(settings.topic(Topic.LIFECYCLE), value, key, partition)
     assert producer.flush(30) == 0
