@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rollbook.infra.settings import Settings, Topic
+from rollbook.processors.ledger.fold import STRAYS
 from rollbook.replay.history.decisions import DecisionLog
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.replay.history.source import LogSource
@@ -45,4 +46,12 @@ def place_of_run(run_id: str) -> Iterator[Place]:
     settings = Settings.from_env()
     with KafkaLog(settings) as log:
         partitions = log.partitions(settings.topic(Topic.LIFECYCLE))
-        yield Place(settings, log, run_id, partitions, partition_of(run_id, partitions))
+        yield Place(settings, log, run_id, partitions, _partition(run_id, partitions))
+
+
+def _partition(run_id: str, partitions: int) -> int:
+    """A run's partition; the strays of a partition lie in it, whatever their name says."""
+    number = run_id.removeprefix(STRAYS)
+    if number != run_id and number.isascii() and number.isdigit() and int(number) < partitions:
+        return int(number)
+    return partition_of(run_id, partitions)

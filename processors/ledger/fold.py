@@ -29,6 +29,8 @@ from rollbook.schemas.records.decision import Decision, Outcome, SourcePosition
 MOST_DECISION_BYTES = DECISION_MAX_BYTES - 64 * 1024
 _CHAIN_LENGTH = 66  # a 64-character string as Avro's last field: two bytes of length, then the text
 _NO_CHAIN = "0" * 64
+STRAYS = "~partition-"
+"""What the pseudo-run of a partition is called, before its number: records that belong to no run, or to none here."""
 
 HANDLERS: dict[type[Lifecycle], Callable[[Run, Any, At], Verdict]] = {
     run_records.RunClosed: floor.run_closed,
@@ -136,7 +138,7 @@ class Ledger:
 
     def _strays(self) -> Run:
         """Where records without a run of their own are counted; no run id can begin with a tilde."""
-        return self.run(f"~partition-{self.partition}")
+        return self.run(f"{STRAYS}{self.partition}")
 
     def _judge(self, of_run: Run, decoded: Decoded, header: Header, source: SourceRecord) -> Verdict:
         try:
