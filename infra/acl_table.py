@@ -55,8 +55,8 @@ class Operation(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """A consumer group. `is_own`: named after the topic prefix."""
+class Named:
+    """A consumer group, or a topic of Kafka's own. `is_own`: named after the topic prefix."""
 
     name: str
     is_own: bool = True
@@ -65,11 +65,15 @@ class Group:
         return f"{settings.topic_prefix}{self.name}" if self.is_own else self.name
 
 
-PROCESSORS = Group("processor")
-RESTORING = Group("processor-restore")
+PROCESSORS = Named("processor")
+RESTORING = Named("processor-restore")
 # These commit nothing; librdkafka wants a name, and asks who coordinates it.
-READING = Group("history")
-CLIENTS = Group("rollbook-reader", is_own=False)
+READING = Named("history")
+CLIENTS = Named("rollbook-reader", is_own=False)
+
+
+INTERNAL = ("__consumer_offsets", "__transaction_state")
+"""Kafka's own topics that exactly-once rests on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ class Right:
 
     role: Role
     resource: Resource
-    on: Topic | Group | None
+    on: Topic | Named | None
     operations: tuple[Operation, ...]
     why: str
 
@@ -90,7 +94,7 @@ def _rights() -> Iterator[Right]:
     def topics(role: Role, operations: tuple[Operation, ...], why: str, *names: Topic) -> Iterator[Right]:
         yield from (Right(role, Resource.TOPIC, name, operations, why) for name in names)
 
-    def group(role: Role, on: Group, *operations: Operation, why: str) -> Right:
+    def group(role: Role, on: Named, *operations: Operation, why: str) -> Right:
         return Right(role, Resource.GROUP, on, operations, why)
 
     for role in (Role.WORKER, Role.REWARD):
@@ -128,6 +132,9 @@ def _rights() -> Iterator[Right]:
     yield from topics(role, (write,), "aborts, quarantines, closes runs", Topic.LIFECYCLE)
     made = (Operation.CREATE, compared, Operation.ALTER_CONFIGS)
     yield from topics(role, made, "`rollbook topics create`, `describe` and `doctor`", *Topic)
+    for internal in INTERNAL:
+        on = Named(internal, is_own=False)
+        yield Right(role, Resource.TOPIC, on, (describe, compared), "`rollbook doctor` looks at their copies")
     yield group(role, PROCESSORS, read, why="`rollbook doctor`; resets its offsets where the host asks for it")
     yield Right(role, Resource.CLUSTER, None, (describe, compared), "`rollbook doctor` looks at brokers and groups")
 
@@ -159,7 +166,7 @@ def acls_for(role: Role, principal: str, settings: Settings) -> tuple[Acl, ...]:
 
 
 def _name(right: Right, settings: Settings) -> str:
-    if isinstance(right.on, Group):
+    if isinstance(right.on, Named):
         return right.on.of(settings)
     if right.on is None:
         return settings.topic_prefix if right.resource is Resource.TRANSACTIONAL_ID else "kafka-cluster"

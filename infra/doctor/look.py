@@ -14,6 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
     ResourceType,
 )
 
+from rollbook.infra.acl_table import INTERNAL
 from rollbook.infra.admin import connect
 from rollbook.infra.doctor.facts import (
     Broker,
@@ -48,7 +49,6 @@ _PASSING = (
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
 )
-_INTERNAL = ("__consumer_offsets", "__transaction_state")
 Key = tuple[Topic, int]
 
 
@@ -66,7 +66,7 @@ def look(settings: Settings) -> Facts:
         now_ms=int(time.time() * 1000),
         brokers=tuple(_brokers(client, metadata)),
         internal=tuple(_internal(client, metadata)),
-        copies=tuple(_copies(metadata, [*_INTERNAL, *(state.name for state in topics)])),
+        copies=tuple(_copies(metadata, [*INTERNAL, *(state.name for state in topics)])),
         topics=topics,
         problems=tuple(check_topics(settings)),
         first=first,
@@ -116,7 +116,7 @@ def _brokers(client: AdminClient, metadata: ClusterMetadata) -> Iterator[Broker]
 
 
 def _internal(client: AdminClient, metadata: ClusterMetadata) -> Iterator[InternalTopic]:
-    for name in _INTERNAL:
+    for name in INTERNAL:
         found = metadata.topics.get(name)
         if found is not None and found.partitions:
             config = _config(client, ResourceType.TOPIC, name)

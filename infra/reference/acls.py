@@ -1,6 +1,6 @@
 """The page of the access rights: what each role may do, and why."""
 
-from rollbook.infra.acl_table import ABOUT, RIGHTS, Group, Resource, Right, Role
+from rollbook.infra.acl_table import ABOUT, RIGHTS, Named, Resource, Right, Role
 from rollbook.infra.reference.markdown import code, page, table
 from rollbook.infra.settings import DEFAULT_TOPIC_PREFIX, Settings
 
@@ -21,8 +21,8 @@ def acls() -> str:
 
 
 def _resource(right: Right) -> str:
-    if isinstance(right.on, Group):
-        return f"group {code(right.on.of(Settings()))}"
+    if isinstance(right.on, Named):
+        return f"{right.resource} {code(right.on.of(Settings()))}"
     if right.resource is Resource.TRANSACTIONAL_ID:
         return f"transactional ids that begin with {code(DEFAULT_TOPIC_PREFIX)}"
     return "the cluster" if right.on is None else f"topic {code(Settings().topic(right.on))}"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rollbook.infra.reference.acls import acls
 from rollbook.infra.reference.commands import commands
+from rollbook.infra.reference.doctor import doctor
 from rollbook.infra.reference.errors import errors
 from rollbook.infra.reference.markdown import page, table
 from rollbook.infra.reference.metrics import metrics
@@ -36,6 +37,7 @@ PAGES = (
     Page("records.md", "every record and its fields", records),
     Page("topics.md", "the six topics and their settings", topics),
     Page("acls.md", "what each role may do on a cluster with authorisation", acls),
+    Page("doctor.md", "what `rollbook doctor` looks at", doctor),
     Page("commands.md", "every command, its arguments and options", commands),
     Page("settings.md", "every environment variable", settings),
     Page("metrics.md", "every metric of the processor", metrics),

@@ -13,10 +13,13 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
-from rollbook.infra.acl_table import RIGHTS, Group, Operation, Resource, Role, acls_for
+from rollbook.infra.acl_table import RIGHTS, Named, Operation, Resource, Role, acls_for
 from rollbook.infra.acls import apply_acls
 from rollbook.infra.admin import connect
 from rollbook.infra.cli import run
+from rollbook.infra.doctor.checks import diagnose
+from rollbook.infra.doctor.facts import Level
+from rollbook.infra.doctor.look import look
 from rollbook.infra.looking.place import Place
 from rollbook.infra.settings import Settings, Topic, variable_for
 from rollbook.infra.topics import check_topics, create_topics
@@ -181,7 +184,7 @@ def test_the_table_leaves_decisions_and_transactions_to_the_processor() -> None:
     for topic in (Topic.DECISIONS, Topic.LEDGER, Topic.FRESHNESS, Topic.DEAD_LETTERS):
         assert [role for role in Role if Operation.WRITE in operations(role, topic)] == [Role.PROCESSOR]
     assert {right.role for right in RIGHTS if right.resource is Resource.TRANSACTIONAL_ID} == {Role.PROCESSOR}
-    joining = {right.role for right in RIGHTS if isinstance(right.on, Group) and Operation.READ in right.operations}
+    joining = {right.role for right in RIGHTS if isinstance(right.on, Named) and Operation.READ in right.operations}
     assert joining == {Role.PROCESSOR, Role.OPERATOR}
 
 
@@ -274,3 +277,14 @@ def test_the_commands_are_those_of_kafkas_own_tool(capsys: pytest.CaptureFixture
     )
     assert run(["topics", "acl", "--json"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == sum(len(acls_for(role, "User:x", Settings())) for role in Role)
+
+
+def test_the_operator_may_run_the_doctor(secured: Secured) -> None:
+    use_transactions(secured.user(Role.PROCESSOR), "rollbook.processor-of-mine")  # its topic is there from then on
+    facts = look(secured.user(Role.OPERATOR))
+    found = diagnose(facts)
+    assert facts.internal
+    assert [one for one in found if one.level is Level.UNSAFE] == []
+    assert not any("authorizer" in one.problem for one in found), "there is one"
+    with pytest.raises(EnvironmentFault, match=r"[Aa]uthorization failed"):
+        look(secured.user(Role.READER))
