@@ -259,6 +259,10 @@ class Host:
 
     def _write(self, batch: Batch, changes: dict[int, list[tuple[bytes, bytes | None]]]) -> None:
         decisions, ledger = self._settings.topic(Topic.DECISIONS), self._settings.topic(Topic.LEDGER)
+        # Position first of all: whoever waits for this transaction to end learns from it whose it is.
+        for partition, next_offset in batch.next_offsets.items():
+            position = Position(next_offset=next_offset, transactional_id=self._name)
+            self._transactions.produce(ledger, partition, position_key(partition), encode(position))
         for message, folded in batch.folded:
             partition = folded.decision.source.partition
             key = folded.decision.run_id.encode()
@@ -268,8 +272,6 @@ class Host:
         for partition, changed in changes.items():
             for key, value in changed:
                 self._transactions.produce(ledger, partition, key, value)
-            position = Position(next_offset=batch.next_offsets[partition], transactional_id=self._name)
-            self._transactions.produce(ledger, partition, position_key(partition), encode(position))
         self._write_freshness(batch)
 
     def _write_freshness(self, batch: Batch) -> None:

@@ -96,9 +96,7 @@ class Opening:
         try:
             return self._ask(group, STUCK_AFTER_S)
         except KafkaException:
-            place = TopicPartition(self._settings.topic(Topic.LEDGER), self._partition)
-            if self._end(place, stable=True) < self._end(place, stable=False):
-                self._end_transaction_of(self._last_owner())
+            self._end_transaction_of(self._blocking_owner())
         what = f"group offset of {self._source.topic}:{self._partition}"
         return int(retried(self._clock, what, lambda: self._ask(group, REQUEST_TIMEOUT_S)))
 
@@ -108,10 +106,23 @@ class Opening:
             raise KafkaException(found.error)
         return int(found.offset)
 
-    def _last_owner(self) -> str | None:
-        """Who wrote the last `Position` that can be read."""
-        position = self._rebuild(stable=True).position
-        return None if position is None else position.transactional_id
+    def _blocking_owner(self) -> str | None:
+        """Whose open transaction lies behind the last stable offset: the first thing it wrote there is its `Position`.
+        The last committed one would name whoever owned the partition before."""
+        place = TopicPartition(self._settings.topic(Topic.LEDGER), self._partition)
+        place.offset, end = self._end(place, stable=True), self._end(place, stable=False)
+        found = Rebuild(self._partition, self._topic_partitions)
+        consumer = self._kafka.reader(committed=False)
+        began = self._clock.monotonic()
+        try:
+            consumer.assign([place])
+            while found.position is None and consumer.position([place])[0].offset < end:
+                self._take(consumer, found)
+                if self._clock.monotonic() - began > REQUEST_TIMEOUT_S:
+                    break
+        finally:
+            consumer.close()
+        return None if found.position is None else found.position.transactional_id
 
     def _end_transaction_of(self, owner: str | None) -> None:
         if owner is None or owner == self._name or (self._fence is not None and self._fence[0] == owner):
@@ -120,14 +131,14 @@ class Opening:
         self._fence = (owner, self._kafka.producer(owner, TRANSACTION_TIMEOUT_MS))
 
     def _restore(self) -> Restored:
-        rebuild = self._rebuild(stable=False)
+        rebuild = self._rebuild()
         return Restored(rebuild.ledger, rebuild.next_offset, rebuild.records)
 
-    def _rebuild(self, *, stable: bool) -> Rebuild:
-        """Read the ledger partition to its end as of now: to the last stable offset, or past whatever is open there."""
+    def _rebuild(self) -> Rebuild:
+        """Read the ledger partition to its end as of now, past whatever is open there."""
         rebuild = Rebuild(self._partition, self._topic_partitions)
         place = TopicPartition(self._settings.topic(Topic.LEDGER), self._partition, OFFSET_BEGINNING)
-        end = self._end(place, stable=stable)
+        end = self._end(place, stable=False)
         consumer = self._kafka.reader()
         try:
             consumer.assign([place])
@@ -140,8 +151,7 @@ class Opening:
                 if position > at:
                     at, since = position, now
                 elif now - since > STUCK_AFTER_S:
-                    owner = rebuild.position.transactional_id if rebuild.position is not None else None
-                    self._end_transaction_of(owner)
+                    self._end_transaction_of(self._blocking_owner())
                 if now - since > GIVE_UP_AFTER_S:
                     raise HostStopped(
                         f"restoring {place.topic}:{self._partition} stands still at offset {at} after "

@@ -59,7 +59,10 @@ class Transactions:
                 self._producer.poll(0.05)
 
     def send_offsets(self, offsets: list[TopicPartition], group_metadata: object) -> None:
-        """Add the consumed offsets."""
+        """Add the consumed offsets: in a transaction that may be open for long only behind its records, which name its
+        owner to whoever finds the offsets held."""
+        if self._timeout_ms == LONG_MS:
+            self._call(lambda: self._producer.flush(self._call_s))
         self._call(lambda: self._producer.send_offsets_to_transaction(offsets, group_metadata, self._call_s))
 
     def commit(self) -> None:

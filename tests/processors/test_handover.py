@@ -8,8 +8,12 @@ from typing import Any
 from confluent_kafka import TopicPartition
 
 from rollbook.infra.settings import Settings, Topic
-from rollbook.processors.host.clients import group_consumer
+from rollbook.processors.host.clients import group_consumer, transactional_producer
+from rollbook.processors.host.transaction import LONG_MS
+from rollbook.processors.ledger.keys import position_key
+from rollbook.schemas.codec import encode
 from rollbook.schemas.partition import partition_of
+from rollbook.schemas.records.ledger import Position
 from rollbook.tests import recount
 from rollbook.tests.conftest import PARTITIONS
 from rollbook.tests.processors.hosting import SESSION_TIMEOUT_MS, host_in_thread, send
@@ -59,3 +63,17 @@ def test_a_process_that_comes_back_in_a_handover_leaves_no_partition_without_own
             _await(lambda: _decided(settings) == len(RUNS), seconds=20)
     lifecycle = recount.read_topic(settings.bootstrap_servers, settings.topic(Topic.LIFECYCLE))
     assert len(lifecycle) == len(RUNS)
+
+
+def test_a_long_transaction_of_a_dead_newcomer_is_ended_by_who_takes_over(settings: Settings) -> None:
+    """Nothing committed names it: only its own open records do."""
+    dead = transactional_producer(settings, f"{settings.topic_prefix}dead", LONG_MS)
+    dead.begin_transaction()
+    position = encode(Position(next_offset=1, transactional_id=f"{settings.topic_prefix}dead"))
+    for partition in range(PARTITIONS):
+        dead.produce(settings.topic(Topic.LEDGER), position, position_key(partition), partition)
+    assert dead.flush(30) == 0
+    with host_in_thread(settings, "p1"):
+        send(settings, [(partition, run_id.encode(), _configured(run_id)) for partition, run_id in RUNS.items()])
+        _await(lambda: _decided(settings) == len(RUNS), seconds=20)
+    del dead  # it lived until here, as a zombie does

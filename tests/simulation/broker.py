@@ -1,6 +1,7 @@
 """The simulated broker: topics, one group, the transaction coordinator, and the way requests take to it."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
@@ -11,7 +12,7 @@ from rollbook.tests.simulation.coordinator import Coordinator
 from rollbook.tests.simulation.errors import Again
 from rollbook.tests.simulation.faults import Fate, Faults
 from rollbook.tests.simulation.group import Group
-from rollbook.tests.simulation.log import PartitionLog, Place
+from rollbook.tests.simulation.log import PartitionLog, Place, Txn
 from rollbook.tests.simulation.scheduler import Scheduler
 
 T = TypeVar("T")
@@ -20,6 +21,18 @@ STUCK_S = 15.0
 
 class Stuck(Exception):
     """A call of librdkafka that does not come back."""
+
+
+@dataclass(slots=True)
+class _Late:
+    """A request that is under way for long, and the transaction that it was meant for."""
+
+    who: str
+    owner: str
+    what: str
+    request: Callable[[], object]
+    of: Txn
+    patience: int = 400
 
 
 class Broker:
@@ -39,6 +52,7 @@ class Broker:
         self.group = Group(scheduler, partitions)
         self.coordinator = Coordinator(scheduler, self.logs, self.group, faults.pause)
         self.down_until = 0.0
+        self.unanswered = 0
         self.append_lifecycle: Callable[[int, bytes | None, bytes | None], None] = self.append
 
     def append(self, partition: int, key: bytes | None, value: bytes | None) -> None:
@@ -76,7 +90,7 @@ class Broker:
         if fate is Fate.RETRIABLE:
             raise errors.retriable(what)
         if fate is not Fate.FINE:
-            self.scheduler.wait(timeout_s)
+            self._suffer(timeout_s)
             raise errors.timed_out(what)
         return self._answered(what, self.scheduler.now + timeout_s, request)
 
@@ -92,7 +106,7 @@ class Broker:
             answer = self._answered(what, deadline, request)
         return answer
 
-    def command(self, who: str, what: str, timeout_s: float, request: Callable[[], T]) -> T:
+    def command(self, who: str, owner: str, what: str, timeout_s: float, request: Callable[[], T]) -> T:
         """A request of a transactional producer. After a time-out it may have landed, or may yet."""
         self.scheduler.step()
         deadline = self.scheduler.now + timeout_s
@@ -103,9 +117,7 @@ class Broker:
         if fate is Fate.ABORTABLE:
             raise errors.abortable(KafkaError._MSG_TIMED_OUT, f"{what}: a message could not be delivered")
         if fate is Fate.LATE:
-            self.scheduler.later(
-                0.5 * timeout_s * (1 + 2 * self.scheduler.random.random()), lambda: self._late(who, what, request)
-            )
+            self._send_late(_Late(who, owner, what, request, self.coordinator.txn_of(owner)), timeout_s)
         elif fate is not Fate.LOST:
             answer = self._answered(what, deadline, request)
             self.scheduler.step()  # it landed, and the process can die before it knows
@@ -113,10 +125,18 @@ class Broker:
                 return answer
         if self.faults.strikes("stuck calls", self.faults.profile.stuck):
             self.scheduler.say(who, f"{what}: stuck")
-            self.scheduler.wait(timeout_s + STUCK_S)
+            self._suffer(timeout_s + STUCK_S)
             raise Stuck(what)
-        self.scheduler.wait(deadline - self.scheduler.now)
+        self._suffer(deadline - self.scheduler.now)
         raise errors.timed_out(what)
+
+    def _suffer(self, seconds: float) -> None:
+        """Wait for an answer that does not come."""
+        self.unanswered += 1
+        try:
+            self.scheduler.wait(seconds)
+        finally:
+            self.unanswered -= 1
 
     def _answered(self, what: str, deadline: float, request: Callable[[], T]) -> T:
         """As librdkafka does: again and again until the broker is there and ready."""
@@ -135,11 +155,27 @@ class Broker:
     def _is_up(self) -> bool:
         return self.up and self.scheduler.random.random() < 0.3
 
-    def _late(self, who: str, what: str, request: Callable[[], object]) -> None:
-        try:
-            request()
-        except (Again, KafkaException) as refused:
-            self.scheduler.say("broker", f"late {what} of {who} refused: {type(refused).__name__}")
+    def _send_late(self, late: "_Late", timeout_s: float) -> None:
+        """It arrives around the time-out, or at the worst moment after it: in the next transaction of that id."""
+        if self.scheduler.random.random() < 0.5:
+            self.scheduler.later(1.5 * timeout_s * self.scheduler.random.random(), lambda: self._arrive(late))
         else:
+            self.scheduler.later(timeout_s, lambda: self._wait_for_the_next(late))
+
+    def _wait_for_the_next(self, late: "_Late") -> None:
+        txn = self.coordinator.txn_of(late.owner)
+        if (txn is late.of or txn.committed is not None) and late.patience:
+            late.patience -= 1
+            self.scheduler.later(0.001 if late.patience % 20 else 0.5, lambda: self._wait_for_the_next(late))
+        else:
+            self._arrive(late)
+
+    def _arrive(self, late: "_Late") -> None:
+        try:
+            late.request()
+        except (Again, KafkaException) as refused:
+            self.scheduler.say("broker", f"late {late.what} of {late.who} refused: {type(refused).__name__}")
+            self.faults.counts["late requests refused"] += 1
+        else:
+            self.scheduler.say("broker", f"late {late.what} of {late.who} landed")
             self.faults.counts["late requests that landed"] += 1
-            self.scheduler.say("broker", f"late {what} of {who} landed")

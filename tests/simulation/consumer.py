@@ -168,6 +168,7 @@ class SimConsumer:
         self._join_again = False
         self._subscribed = False
         self._served = False
+        self._taking: list[int] = []
         self._heard = 0.0
         self._fatal: KafkaError | None = None
 
@@ -229,13 +230,20 @@ class SimConsumer:
         if assigned - owned:
             self._events.append(_Event("assign", sorted(assigned - owned)))
 
+    @property
+    def is_member(self) -> bool:
+        """Whether the group knows it under this membership."""
+        known = self._broker.group.members.get(self._name)
+        return known is not None and known.member == self._member
+
     def _lose(self) -> None:
         self._broker.scheduler.say(self._process.name, "lost its membership")
         self._broker.faults.counts["memberships lost"] += 1
         self._member, self._generation, self._join_again = NOBODY, -1, True
         self._events.clear()
-        if self._owned:
-            self._events.append(_Event("lost", self._owned))
+        gone = sorted({*self._owned, *self._taking})
+        if gone:
+            self._events.append(_Event("lost", gone))
 
     @property
     def _owned(self) -> list[int]:
@@ -247,6 +255,7 @@ class SimConsumer:
             return False
         event = self._events.popleft()
         self._broker.scheduler.say(self._process.name, f"on_{event.kind} {event.partitions}")
+        self._taking = event.partitions if event.kind == "assign" else []
         with self._serving():
             self._callbacks[event.kind](self, [TopicPartition(self._broker.lifecycle, p) for p in event.partitions])
         if event.kind == "revoke":
@@ -260,6 +269,7 @@ class SimConsumer:
             yield
         finally:
             self._served = False
+            self._taking = []
 
     def incremental_assign(self, places: list[TopicPartition]) -> None:
         for place in places:

@@ -47,6 +47,8 @@ class Coordinator:
         self._group = group
         self._pause = pause
         self._owners: dict[str, Owner] = {}
+        self.takers: dict[str, set[str]] = {}
+        """Who asked for which id: a process that is fenced must have had a rival."""
         self.expired = 0
 
     def init(self, name: str, timeout_s: float) -> int:
@@ -62,18 +64,28 @@ class Coordinator:
         owner.timeout_s = timeout_s
         return owner.epoch
 
+    def take_part(self, name: str, epoch: int) -> Owner:
+        """Join the id's open transaction, or open one."""
+        owner = self._known(name, epoch)
+        if owner.phase is Phase.PREPARED:
+            raise Again
+        if owner.phase is not Phase.ONGOING:
+            owner.phase = Phase.ONGOING
+            owner.txn = Txn(name, self._scheduler.now)
+        return owner
+
     def write(
         self, name: str, epoch: int, place: Place, key: bytes | None, value: bytes | None, timestamp: int
     ) -> None:
         """A record of the producer's transaction, which it opens if need be."""
-        owner = self._take_part(name, epoch)
+        owner = self.take_part(name, epoch)
         if place not in owner.txn.places:
             owner.txn.places.append(place)
         self._logs[place].append(key, value, timestamp, owner.txn)
 
     def offsets(self, name: str, epoch: int, offsets: dict[int, int], member: GroupMetadata) -> None:
         """AddOffsetsToTxn and TxnOffsetCommit; the group refuses who is no longer in it."""
-        owner = self._take_part(name, epoch)
+        owner = self.take_part(name, epoch)
         self._group.check(member)
         if not owner.txn.offsets:
             self._group.open.append(owner.txn)
@@ -98,24 +110,19 @@ class Coordinator:
                 owner.epoch += 1
                 self._prepare(owner, commit=False)
 
+    def txn_of(self, name: str) -> Txn:
+        """The newest transaction of an id."""
+        return self._owners[name].txn
+
     @property
     def quiet(self) -> bool:
-        """Whether no transaction is open."""
-        return all(owner.phase in (Phase.EMPTY, Phase.COMPLETE) for owner in self._owners.values())
+        """Whether every transaction that was decided has its markers."""
+        return all(owner.phase is not Phase.PREPARED for owner in self._owners.values())
 
     def _known(self, name: str, epoch: int) -> Owner:
         owner = self._owners[name]
         if epoch != owner.epoch:
             raise fenced(name)
-        return owner
-
-    def _take_part(self, name: str, epoch: int) -> Owner:
-        owner = self._known(name, epoch)
-        if owner.phase is Phase.PREPARED:
-            raise Again
-        if owner.phase is not Phase.ONGOING:
-            owner.phase = Phase.ONGOING
-            owner.txn = Txn(name, self._scheduler.now)
         return owner
 
     def _prepare(self, owner: Owner, *, commit: bool) -> None:

@@ -34,6 +34,12 @@ class Profile:
     crash: float = 0.0
     crash_in_call: float = 0.0
     pause: float = 0.0
+    pause_in_call: float = 0.0
+    """Stopped in the middle of a transaction, for longer than the session, not than the transaction's time-out."""
+    crowd: float = 0.0
+    """One more instance comes, or one goes in peace: a rebalance."""
+    forget: float = 0.0
+    """The group's offsets expire."""
     clone: float = 0.0
     outage: float = 0.0
     jump: float = 0.0
@@ -54,6 +60,9 @@ _MOST = Profile(
     crash=0.15,
     crash_in_call=0.01,
     pause=0.15,
+    pause_in_call=0.05,
+    crowd=0.3,
+    forget=0.02,
     clone=0.05,
     outage=0.03,
     jump=0.03,

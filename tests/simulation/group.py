@@ -148,6 +148,10 @@ class Group:
         """The committed offset."""
         return self._committed.get(partition, NOTHING_COMMITTED)
 
+    def forget(self) -> None:
+        """Offsets expire, or an operator deletes them."""
+        self._committed.clear()
+
     def close(self, txn: Txn) -> None:
         """A transaction's marker: its offsets stand, or are forgotten."""
         self.open.remove(txn)

@@ -22,6 +22,7 @@ class SimKafka:
         self._clients: list[SimProducer | SimPlainProducer | SimConsumer] = []
 
     def producer(self, name: str, timeout_ms: int) -> Any:
+        self._broker.coordinator.takers.setdefault(name, set()).add(self._process.name)
         made = SimProducer(self._broker, self._process, name, timeout_ms)
         try:
             made.init_transactions(INIT_TIMEOUT_S)
@@ -46,6 +47,16 @@ class SimKafka:
 
     def caller(self) -> Caller:
         return SimCaller()
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether this process has something to lose."""
+        return any(isinstance(one, SimProducer) and one.is_open for one in self._clients)
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the group knows this process."""
+        return any(isinstance(one, SimConsumer) and one.is_member for one in self._clients)
 
     def background(self) -> None:
         """What the clients do without being called."""

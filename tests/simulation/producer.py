@@ -39,6 +39,11 @@ class SimProducer:
         )
         self._state = "ready"
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction is under way."""
+        return self._state in ("open", "committing")
+
     def begin_transaction(self) -> None:
         self._broker.scheduler.step()
         self._check()
@@ -46,6 +51,7 @@ class SimProducer:
             raise errors.state(f"begin_transaction in state {self._state}")
         self._state = "open"
         self._registered = False
+        self._broker.scheduler.say(self._process.name, "begin_transaction")
 
     def produce(
         self, topic: str, value: bytes | None, key: bytes | None = None, partition: int = 0, timestamp: int = 0
@@ -71,22 +77,26 @@ class SimProducer:
         told = {int(place.partition): int(place.offset) for place in offsets}
 
         def request() -> None:
+            self._broker.coordinator.take_part(self._name, self._epoch)
+            self._registered = True  # also when the group refuses the offsets
             self._broker.coordinator.offsets(self._name, self._epoch, told, metadata)
-            self._registered = True
 
         self._command(f"send_offsets {told}", timeout, request)
 
     def commit_transaction(self, timeout: float = 10.0) -> None:
         self._must_be("open", "commit_transaction", "committing")
         self._state = "committing"
+        if self.flush(timeout):
+            raise errors.timed_out("flush before commit_transaction")
+        self._end("commit_transaction", timeout, commit=True)
+
+    def flush(self, timeout: float = 10.0) -> int:
         deadline = self._broker.scheduler.now + timeout
-        while self._queue:
+        while self._queue and self._broker.scheduler.now < deadline:
             self._broker.scheduler.step()
             self._check()
-            if self._broker.scheduler.now >= deadline:
-                raise errors.timed_out("flush before commit_transaction")
             self.background()
-        self._end("commit_transaction", timeout, commit=True)
+        return len(self._queue)
 
     def abort_transaction(self, timeout: float = 10.0) -> None:
         if self._failure is not None and self._failure.args[0].txn_requires_abort():
@@ -110,18 +120,20 @@ class SimProducer:
         except Again:
             pass
         except KafkaException as failure:
+            self._broker.scheduler.say(self._process.name, f"produce refused: {failure}")
             self._failure = failure
 
     def _end(self, what: str, timeout: float, *, commit: bool) -> None:
         if self._registered:
             self._command(what, timeout, lambda: self._broker.coordinator.end(self._name, self._epoch, commit=commit))
         else:
+            self._broker.scheduler.say(self._process.name, f"{what}: nothing to end")
             self._broker.scheduler.step()
         self._state = "ready"
 
     def _command(self, what: str, timeout: float, request: Any) -> None:
         try:
-            self._broker.command(self._process.name, what, timeout, request)
+            self._broker.command(self._process.name, self._name, what, timeout, request)
         except KafkaException as failure:
             fault: KafkaError = failure.args[0]
             if fault.fatal() or fault.txn_requires_abort():

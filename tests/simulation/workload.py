@@ -18,6 +18,11 @@ from rollbook.tests.processors.walk import LEARNERS, WORKERS, Dice
 TOO_NEW = 99
 
 
+PARTITIONS = 2
+NAMED = [[n for at in range(99) if partition_of(n := f"run-{at}", PARTITIONS) == p] for p in range(PARTITIONS)]
+"""Runs by the partition that they belong to."""
+
+
 class Source(Log):
     """A partition's log, as the broker has it and as a fold outside decides it."""
 
@@ -70,11 +75,12 @@ class Workload:
         self._logs = logs
         self._left = acts
         self._newer_at = source.randrange(acts) if newer else -1
+        self._first = source.randrange(len(logs))
         self._waiting = [self._writer(number) for number in range(runs)]
         self._writers: list[Writer] = []
 
     def _writer(self, number: int) -> Writer:
-        run_id = f"run-{number}"
+        run_id = NAMED[(number + self._first) % len(self._logs)][number]
         return Writer(run_id, self._logs[partition_of(run_id, len(self._logs))], self._dice())
 
     def _dice(self) -> Dice:

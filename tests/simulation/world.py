@@ -6,7 +6,8 @@ import threading
 from collections import Counter
 from dataclasses import dataclass, field
 
-from rollbook.infra.settings import Settings
+from rollbook.infra.settings import Settings, Topic
+from rollbook.processors.host import loop
 from rollbook.processors.host.errors import Fenced, HostStopped
 from rollbook.processors.host.loop import Host
 from rollbook.tests.simulation import invariants
@@ -21,7 +22,7 @@ SETTINGS = Settings("simulated:1", "s.")
 PARTITIONS = 2
 SESSION_MS = 1_500
 MOST_STEPS = 60_000
-HEAL_S = 600.0
+HEAL_S = 180.0
 """Simulated seconds after the last fault within which all must be decided."""
 
 _EXPECTED_STOPS = ("cannot be had", "timed out: check the broker", "loading: check the broker", "stopped before")
@@ -36,6 +37,7 @@ class Instance:
     process: Process
     kafka: SimKafka
     stop: threading.Event
+    number: int
 
 
 @dataclass
@@ -59,6 +61,8 @@ class World:
         self._workload = Workload(self._random, self._sources, self._random.choice((1, 2, 3)), acts, newer=newer)
         self._wanted = self._random.choice((1, 1, 2, 3))
         self._instances: list[Instance] = []
+        self._many_changes = self._random.choice((20_000, 20_000, 10))
+        self._newest: dict[str, int] = {}
         self._due: list[float] = [self._scheduler.now] * self._wanted
         self._idle_until = 0.0
         self._ticked = self._scheduler.now
@@ -74,6 +78,7 @@ class World:
             self._scheduler.run(self._settled)
             self._stop()
             while not self._settled():  # what a lease clerk wrote as its last act
+                self._wanted = 1
                 self._due.append(self._scheduler.now)
                 self._scheduler.run(self._settled)
                 self._stop()
@@ -95,6 +100,7 @@ class World:
             instance.stop.set()
         self._due = []
         self._wanted = 0
+        self._healing = self._scheduler.now + HEAL_S
         self._scheduler.run(lambda: not self._scheduler.processes)
 
     # ---- the world's own turns
@@ -116,7 +122,9 @@ class World:
             self._write()
             if self._workload.done:
                 self._heal()
-        elif now > self._healing:
+        elif self._broker.unanswered:  # the last fault lasts
+            self._healing = now + HEAL_S
+        elif now > self._healing and self._wanted:
             raise Violation(f"not all was decided {HEAL_S:.0f} s after the last fault: {self._state()}")
 
     def _write(self) -> None:
@@ -143,6 +151,13 @@ class World:
         if faults.strikes("time jumps", profile.jump * passed):
             self._scheduler.now += source.choice((1.0, 5.0, 60.0))
             self._scheduler.say("world", "time jumps")
+        if alive and faults.strikes("comings and goings", profile.crowd * passed):
+            if len(alive) > self._wanted:
+                source.choice(alive).stop.set()
+            elif len(self._instances) < 4:
+                self._start(None)
+        if faults.strikes("group offsets forgotten", profile.forget * passed):
+            self._broker.group.forget()
         if source.random() < 0.05:
             for partition in range(PARTITIONS):
                 self.counts["records compacted away"] += self._broker.logs[self._broker.ledger, partition].compact()
@@ -152,6 +167,13 @@ class World:
             self._scheduler.say(process.name, "dies")
             process.kill()
             raise Crash
+        chance = self._faults.profile.pause_in_call
+        if self._in_transaction(process) and self._faults.strikes("pauses in a transaction", chance):
+            process.paused_until = self._scheduler.now + 1.5 + 1.6 * self._random.random()
+            self._scheduler.say(process.name, f"paused until {process.paused_until - 1000:.3f}")
+
+    def _in_transaction(self, process: Process) -> bool:
+        return any(one.process is process and one.kafka.in_transaction for one in self._instances)
 
     def _kill(self, instance: Instance) -> None:
         self._scheduler.say(instance.process.name, "killed")
@@ -161,19 +183,22 @@ class World:
         """No more faults: now all must be decided."""
         self._healing = self._scheduler.now + HEAL_S
         self._faults.profile = CALM
+        self._broker.down_until = 0.0
+        for instance in self._instances:
+            instance.process.paused_until = 0.0
         self._scheduler.say("world", "no more faults")
 
     def _settled(self) -> bool:
-        """Whether every record is decided, no transaction is open, and the leases had their time."""
+        """Whether every record is decided, and each decided transaction has its markers."""
         if self._healing is None or not self._broker.coordinator.quiet:
             return False
-        return all(self._broker.group.committed(s.partition) == len(s.folded) for s in self._sources if s.folded)
+        return all(self._decided(source) == len(source.folded) for source in self._sources)
+
+    def _decided(self, source: Source) -> int:
+        return sum(1 for _ in self._broker.logs[SETTINGS.topic(Topic.DECISIONS), source.partition].visible(0))
 
     def _state(self) -> str:
-        return ", ".join(
-            f"partition {s.partition}: {self._broker.group.committed(s.partition)} of {len(s.folded)}"
-            for s in self._sources
-        )
+        return ", ".join(f"partition {s.partition}: {self._decided(s)} of {len(s.folded)}" for s in self._sources)
 
     # ---- the supervisor
 
@@ -184,13 +209,15 @@ class World:
         stop = threading.Event()
         number = self.counts["processes"] = self.counts["processes"] + 1
         process = self._scheduler.spawn(f"{chosen}#{number}", lambda process: self._live(process, chosen, stop))
-        self._instances.append(Instance(chosen, process, SimKafka(self._broker, process), stop))
+        self._instances.append(Instance(chosen, process, SimKafka(self._broker, process), stop, number))
+        self._newest[chosen] = number
         self._scheduler.say(process.name, "started")
 
     def _live(self, process: Process, name: str, stop: threading.Event) -> None:
         instance = next(one for one in self._instances if one.process is process)
         slow = self._faults.profile.slow
         clock = SimClock(self._scheduler, lambda: self._slow(slow))
+        loop.MANY_CHANGES = self._many_changes
         Host(SETTINGS, name, SESSION_MS, kafka=instance.kafka, clock=clock).run(stop)
 
     def _slow(self, chance: float) -> float:
@@ -205,15 +232,26 @@ class World:
         self._scheduler.say(instance.process.name, f"ended: {failure!r}")
         if isinstance(failure, Fenced):
             self.counts["fenced"] += 1
+            self._judge_fence(instance)
         elif isinstance(failure, HostStopped):
             self.counts["stopped: " + str(failure).split(":")[0][:40]] += 1
-            if not any(text in str(failure) for text in _EXPECTED_STOPS):
+            if not any(text in str(failure) for text in _EXPECTED_STOPS) and not self._is_overtaken(instance):
                 raise Violation(f"a host stopped: {failure}") from failure
         elif failure is not None and not isinstance(failure, Crash):
             raise Violation(f"a host failed: {failure!r}") from failure
         if len(self._instances) + len(self._due) < self._wanted:
             self._due.append(self._scheduler.now + self._random.choice((0.0, 0.1, 1.0, 3.0)))
             self._due.sort()
+
+    def _is_overtaken(self, instance: Instance) -> bool:
+        """A zombie compares what does not belong together: the offset of then with the ledger of now."""
+        return instance.number != self._newest[instance.name] or not instance.kafka.is_member
+
+    def _judge_fence(self, instance: Instance) -> None:
+        """The newest process of a name wins; only a successor under another name may end its transaction."""
+        ended_by_another = self._broker.coordinator.takers.get(f"{SETTINGS.topic_prefix}{instance.name}", set())
+        if instance.number == self._newest[instance.name] and not ended_by_another - {instance.process.name}:
+            raise Violation(f"{instance.process.name} was fenced, and is the newest of its name")
 
 
 def void(_: object) -> None:
