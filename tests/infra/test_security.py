@@ -23,7 +23,7 @@ from rollbook.infra.doctor.look import look
 from rollbook.infra.looking.place import Place
 from rollbook.infra.settings import Settings, Topic, variable_for
 from rollbook.infra.topics import check_topics, create_topics
-from rollbook.producers import Coordinator, RewardService, RolloutWorker, Trainer, new_id, new_identity
+from rollbook.producers import Coordinator, Options, RewardService, RolloutWorker, Trainer, new_id, new_identity
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.schemas.errors import EnvironmentFault
 from rollbook.schemas.partition import partition_of
@@ -222,7 +222,7 @@ def test_who_is_not_let_in_is_told_so_without_the_secret(secured: Secured, wrong
         check_topics(settings)
     assert SECRET not in str(refusal.value)
     with pytest.raises(EnvironmentFault) as told:
-        RolloutWorker(settings, "run", "w")
+        RolloutWorker(settings, "run", "w", options=Options(connect_timeout_s=1))
     assert SECRET not in str(told.value)
 
 
