@@ -34,6 +34,10 @@ LEASE_LOOK_S = 0.1
 MANY_CHANGES = 20_000
 """Ledger rows above which a transaction is given the time it takes: the end of a run forgets all of it at once."""
 
+MOST_ABORTS = 30
+"""Transactions aborted one after the other, none that stood in between, with which the host stops: an error that only
+an operator can mend would be met for ever."""
+
 DEFAULT_SESSION_TIMEOUT_MS = 6_000
 DEFAULT_LIMITS = PoisonLimits()
 
@@ -69,6 +73,7 @@ class Host:
         self._watched = watch.Watched(watches, self._clock, self._lifecycle)
         self._poison = Poison(limits, self._lifecycle)
         self._distrusted = False
+        self._aborts = 0  # since a transaction stood
         self._looked = 0.0
         self.decided = 0
 
@@ -252,6 +257,7 @@ class Host:
             self._recover(error)
             return False
         # 3e. Only now does the batch stand.
+        self._aborts = 0
         for partition, next_offset in batch.next_offsets.items():
             self._ledgers[partition].journal.keep()
             self._next[partition] = next_offset
@@ -310,6 +316,12 @@ class Host:
         if action is Action.STOP:
             raise HostStopped(f"transaction of {self._name}: {error}: {remedy(error.args[0])}")
         if action is Action.ABORT:
+            self._aborts += 1
+            if self._aborts > MOST_ABORTS:
+                raise HostStopped(
+                    f"{self._aborts} transactions of {self._name} were aborted one after the other, the last for: "
+                    f"{error}: {remedy(error.args[0])}"
+                )
             try:
                 self._transactions.abort()
             except (KafkaException, OutcomeUnknown) as again:
