@@ -26,7 +26,7 @@ from rollbook.tests.producers.world import PATIENT, POLICY, processor, world
 from rollbook.tests.replay.trained_run import await_decided
 from rollbook.tests.session_broker import own_topics
 
-HOSTILE = "[bold]evil[/bold]\u202e"
+HOSTILE = "[bold]evil[red]\u202e"
 OUTSPOKEN = replace(PATIENT, redaction=Redaction(texts=Treatment.KEEP))
 FORGED = "broken\n  99  99  Commit  accepted  ok"
 
@@ -80,7 +80,7 @@ def test_ids_and_texts_forge_no_line(lived: Lived, capsys: pytest.CaptureFixture
     assert rollbook(["decisions", "--run", lived.run_id, "--limit", "1"]) == 0
     _, _, *lines = capsys.readouterr().out.splitlines()
     (abort,) = lines
-    assert "[bold]evil[/bold]\\u202e" in abort
+    assert "[bold]evil[red]\\u202e" in abort
     assert "broken\\n  99  99  Commit" in abort
     assert "\u202e" not in abort
 
@@ -189,7 +189,7 @@ def test_follow_is_a_line_each_that_no_id_forges(lived: Lived) -> None:
         header, line = process.stdout.readline(), process.stdout.readline()
     assert header.split()[:5] == ["sequence", "offset", "record", "outcome", "reason"]
     assert line.split()[2:4] == ["Abort", "accepted"]
-    assert "[bold]evil[/bold]\\u202e" in line
+    assert "[bold]evil[red]\\u202e" in line
     assert "broken\\n  99  99  Commit" in line
 
 

@@ -15,7 +15,14 @@ NEVER_REFUSED = {
     *(Reason.DISPATCHED, Reason.LATE_DISPATCH, Reason.GENERATED, Reason.GENERATION_FAILED),
     *(Reason.REWARDED, Reason.REWARD_FAILED, Reason.DISCARDED, Reason.QUARANTINED),
     *(Reason.RESERVED, Reason.IDEMPOTENT_RETRY, Reason.HELD, Reason.TRAINED, Reason.DROPPED, Reason.RELEASED),
-    *(Reason.UNRESERVED, Reason.UPDATE_FAILED, Reason.OPERATOR, Reason.LEASE_EXPIRED, Reason.IN_DOUBT),
+    *(
+        Reason.UNRESERVED,
+        Reason.TRAINED_TWICE,
+        Reason.UPDATE_FAILED,
+        Reason.OPERATOR,
+        Reason.LEASE_EXPIRED,
+        Reason.IN_DOUBT,
+    ),
     Reason.UNDECODABLE,  # names no event, so that no client is told
 }
 """What records and items are accepted with."""
