@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicPartition
@@ -48,6 +49,8 @@ _PASSING = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
 )
 Key = tuple[Topic, int]
 
@@ -78,7 +81,7 @@ def look(settings: Settings) -> Facts:
 
 
 def _answer(ask: Callable[[], "Future[Any]"]) -> Any:
-    """The answer to a question, asked again while a coordinator is only just coming up."""
+    """The answer to a question, asked again while a coordinator or a leader is only just coming up."""
     deadline = time.monotonic() + 2 * _TIMEOUT_S
     while True:
         try:
@@ -93,10 +96,6 @@ def _answer(ask: Callable[[], "Future[Any]"]) -> Any:
             time.sleep(_PAUSE_S)
         except TimeoutError as fault:
             raise EnvironmentFault("the cluster did not answer in time: check its log, then try again") from fault
-
-
-def _result(future: "Future[Any]") -> Any:
-    return _answer(lambda: future)
 
 
 def _only(futures: Mapping[Any, "Future[Any]"]) -> "Future[Any]":
@@ -174,8 +173,14 @@ def _ends(
     names = {settings.topic(topic): topic for topic in Topic}
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     asked = {TopicPartition(settings.topic(topic), p): spec for topic, p in places}
-    futures = client.list_offsets(asked, isolation_level=level, request_timeout=_TIMEOUT_S)
-    return {(names[place.topic], place.partition): _result(future).offset for place, future in futures.items()}
+    first = client.list_offsets(asked, isolation_level=level, request_timeout=_TIMEOUT_S)
+
+    def ask(place: TopicPartition) -> "Future[Any]":
+        """The answer of the first question, and then of one of its own: a leader may only just be known."""
+        again = {place: spec}
+        return first.pop(place, None) or client.list_offsets(again, isolation_level=level)[place]
+
+    return {(names[place.topic], place.partition): _answer(partial(ask, place)).offset for place in asked}
 
 
 def _ledger(
