@@ -2,7 +2,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format demo lock clean broker-files
+.PHONY: help setup test lint format demo soak lock clean broker-files
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,6 +21,7 @@ LOCKS := requirements/bootstrap.lock requirements/dev.lock
 
 PYTEST_ARGS ?= -n 2
 DEMO_ARGS ?=
+SOAK_ARGS ?=
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 10
@@ -59,6 +60,10 @@ test: lint broker-files ## Check everything, then run the tests on a real broker
 
 demo: broker-files ## Train a small model through a real broker and replay its updates
 	$(BIN)/rollbook demo $(DEMO_ARGS)
+
+MINUTES ?= 3
+soak: broker-files ## Kill and stop processors and brokers for MINUTES=, then check the log (SOAK_ARGS=)
+	$(BIN)/python -m rollbook.tests.soak.run --minutes $(MINUTES) $(SOAK_ARGS)
 
 # The only step that takes what the registries offer today; the pins stay unless UPGRADE=--upgrade says otherwise.
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version $(OLDEST) --generate-hashes --no-annotate \

@@ -80,32 +80,45 @@ class Codec:
         return name, fields
 
 
+class Chains:
+    """Checks decisions one by one, beside the records that they decide; remembers only where each run's chain ends."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self._ends: dict[str, tuple[int, str]] = {}
+
+    def check(self, source: Record, record: Record) -> dict[str, Any]:
+        """The decision, which decides this record and continues its run's chain, or AssertionError."""
+        value = record.value or b""
+        name, decision = self._codec.decode(value)
+        where = f"partition {source.partition} offset {source.offset}"
+        assert name == "Decision", f"{where}: a {name} among the decisions"
+        place = (decision["source"]["partition"], decision["source"]["offset"])
+        assert place == (source.partition, source.offset), f"{where}: decided as {decision['source']}"
+        sha256 = hashlib.sha256(source.value or b"").hexdigest()
+        assert decision["source"]["sha256"] == sha256, f"{where}: another record was decided"
+        assert record.key == decision["run_id"].encode(), f"{where}: wrong key"
+        sequence, previous = self._ends.get(decision["run_id"], (0, "0" * 64))
+        assert decision["sequence"] == sequence + 1, f"{where}: sequence {decision['sequence']} after {sequence}"
+        link = hashlib.sha256(bytes.fromhex(previous) + bytes.fromhex(sha256) + value[:-CHAIN_LENGTH]).hexdigest()
+        assert decision["chain"] == link, f"{where}: the chain is broken"
+        self._ends[decision["run_id"]] = (decision["sequence"], link)
+        return decision
+
+
 def check_decisions(lifecycle: list[Record], decisions: list[Record], codec: Codec) -> dict[str, int]:
     """Exactly one decision a record, in order, chained per run; raises AssertionError naming the first that is not."""
     by_partition: dict[int, list[Record]] = defaultdict(list)
     for record in decisions:
         by_partition[record.partition].append(record)
-    chains: dict[str, tuple[int, str]] = {}
+    chains = Chains(codec)
     counts: Counter[str] = Counter()
     for partition in sorted({record.partition for record in lifecycle}):
         sources = [record for record in lifecycle if record.partition == partition]
         decided = by_partition[partition]
         assert len(decided) == len(sources), f"partition {partition}: {len(sources)} records, {len(decided)} decisions"
         for source, record in zip(sources, decided, strict=True):
-            value = record.value or b""
-            name, decision = codec.decode(value)
-            where = f"partition {partition} offset {source.offset}"
-            assert name == "Decision", f"{where}: a {name} among the decisions"
-            assert decision["source"]["offset"] == source.offset, f"{where}: decided as {decision['source']}"
-            sha256 = hashlib.sha256(source.value or b"").hexdigest()
-            assert decision["source"]["sha256"] == sha256, f"{where}: another record was decided"
-            assert record.key == decision["run_id"].encode(), f"{where}: wrong key"
-            sequence, previous = chains.get(decision["run_id"], (0, "0" * 64))
-            assert decision["sequence"] == sequence + 1, f"{where}: sequence {decision['sequence']} after {sequence}"
-            link = hashlib.sha256(bytes.fromhex(previous) + bytes.fromhex(sha256) + value[:-CHAIN_LENGTH]).hexdigest()
-            assert decision["chain"] == link, f"{where}: the chain is broken"
-            chains[decision["run_id"]] = (decision["sequence"], link)
-            counts[decision["outcome"]] += 1
+            counts[chains.check(source, record)["outcome"]] += 1
     assert sum(map(len, by_partition.values())) == len(lifecycle), "decisions in a partition without records"
     return dict(counts)
 
