@@ -164,7 +164,7 @@ class SimConsumer:
         self._callbacks: dict[str, Callback] = {}
         self._events: deque[_Event] = deque()
         self._member = NOBODY
-        self._generation = -1
+        self._generation = self._synchronised = -1
         self._join_again = False
         self._subscribed = False
         self._served = False
@@ -204,6 +204,8 @@ class SimConsumer:
                 return
             if code is not None:
                 self._lose()
+            else:  # told by the answer to its join, before it hears what is assigned
+                self._generation = group.members[self._name].generation
         self._heard = now
         if self._subscribed and not self._events and not self._served:
             self._join()
@@ -215,7 +217,7 @@ class SimConsumer:
             self._join_again = self._member == NOBODY
             if not group.rebalancing:
                 self._synchronise()
-        elif self._member != NOBODY and not group.rebalancing and group.generation != self._generation:
+        elif self._member != NOBODY and not group.rebalancing and group.generation != self._synchronised:
             self._synchronise()
 
     def _synchronise(self) -> None:
@@ -223,7 +225,7 @@ class SimConsumer:
         if self._member == NOBODY:
             return
         group = self._broker.group
-        self._generation = group.generation
+        self._generation = self._synchronised = group.generation
         assigned, owned = group.members[self._name].assigned, set(self._owned)
         if owned - assigned:
             self._events.append(_Event("revoke", sorted(owned - assigned)))
@@ -239,7 +241,7 @@ class SimConsumer:
     def _lose(self) -> None:
         self._broker.scheduler.say(self._process.name, "lost its membership")
         self._broker.faults.counts["memberships lost"] += 1
-        self._member, self._generation, self._join_again = NOBODY, -1, True
+        self._member, self._generation, self._synchronised, self._join_again = NOBODY, -1, -1, True
         self._events.clear()
         gone = sorted({*self._owned, *self._taking})
         if gone:

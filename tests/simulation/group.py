@@ -33,6 +33,7 @@ class Member:
     joined: bool = True
     owned: frozenset[int] = frozenset()
     assigned: frozenset[int] = frozenset()
+    generation: int = -1
 
 
 @dataclass(slots=True)
@@ -64,8 +65,16 @@ class Group:
             if known is not None and not self.rebalancing:  # a static member that comes back keeps what it had
                 known.member, known.seen, known.session_s = member, self.scheduler.now, session_s
                 return member
-        before = frozenset() if known is None else known.assigned
-        self.members[instance] = Member(instance, member, session_s, self.scheduler.now, owned=owned, assigned=before)
+        before, generation = (frozenset(), -1) if known is None else (known.assigned, known.generation)
+        self.members[instance] = Member(
+            instance,
+            member,
+            session_s,
+            self.scheduler.now,
+            owned=owned,
+            assigned=before,
+            generation=generation,
+        )
         if not self.rebalancing:
             self._rebalance(instance)
         return member
@@ -125,6 +134,7 @@ class Group:
                 target[least.instance].append(partition)
         for one in everyone:
             elsewhere = {p for other in everyone if other is not one for p in other.owned}
+            one.generation = self.generation
             one.assigned = frozenset(target[one.instance]) - elsewhere
         self.scheduler.say(
             "broker", f"generation {self.generation}: { {o.instance: sorted(o.assigned) for o in everyone} }"

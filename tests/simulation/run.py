@@ -14,6 +14,9 @@ from rollbook.tests.simulation.invariants import Violation
 from rollbook.tests.simulation.world import simulate
 
 
+PROGRESS_EVERY = 1_000
+
+
 def attempt(seed: int) -> tuple[int, Counter[str], str]:
     """A seed, its counts, and what was violated."""
     try:
@@ -56,8 +59,10 @@ def _many(seeds: range, jobs: int) -> int:
     failed = 0
     with multiprocessing.Pool(jobs) as pool:
         results = map(attempt, seeds) if jobs == 1 else pool.imap_unordered(attempt, seeds, chunksize=20)
-        for seed, counts, broken in results:
+        for done, (seed, counts, broken) in enumerate(results, 1):
             total += counts
+            if done % PROGRESS_EVERY == 0:
+                print(f"{done} seeds, {time.monotonic() - began:.0f} s, {failed} failed", file=sys.stderr, flush=True)
             if broken:
                 failed += 1
                 print(

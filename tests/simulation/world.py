@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from rollbook.infra.settings import Settings, Topic
-from rollbook.processors.host import loop
+from rollbook.processors.host import loop, watch
 from rollbook.processors.host.errors import Fenced, HostStopped
 from rollbook.processors.host.loop import Host
 from rollbook.tests.simulation import invariants
@@ -25,8 +25,15 @@ MOST_STEPS = 60_000
 HEAL_S = 180.0
 """Simulated seconds after the last fault within which all must be decided."""
 
-_EXPECTED_STOPS = ("cannot be had", "timed out: check the broker", "loading: check the broker", "stopped before")
-"""What a host may say when it gives up: the broker was away for too long, or a record is too new."""
+_EXPECTED_STOPS = ("cannot be had", "stopped before")
+"""What a host may say when it gives up: no transactional id while the broker is away, or a record that is too new."""
+
+_WATCHED = {
+    watch.Restored: "restores",
+    watch.Committed: "commits",
+    watch.Aborted: "aborts",
+    watch.OutcomeLost: "outcomes unknown",
+}
 
 
 @dataclass(eq=False)
@@ -218,7 +225,12 @@ class World:
         slow = self._faults.profile.slow
         clock = SimClock(self._scheduler, lambda: self._slow(slow))
         loop.MANY_CHANGES = self._many_changes
-        Host(SETTINGS, name, SESSION_MS, kafka=instance.kafka, clock=clock).run(stop)
+        Host(SETTINGS, name, SESSION_MS, kafka=instance.kafka, clock=clock, watches=(self._note,)).run(stop)
+
+    def _note(self, event: watch.Event) -> None:
+        counted = _WATCHED.get(type(event))
+        if counted is not None:
+            self.counts[counted] += 1
 
     def _slow(self, chance: float) -> float:
         if self._healing is None and chance and self._random.random() < chance:
