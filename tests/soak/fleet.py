@@ -54,6 +54,7 @@ class Fleet:
         self.violations: list[str] = []
         self._readers: list[threading.Thread] = []
         self._spawned = 0
+        self._counting = threading.Lock()
 
     def spawn(self, name: str, act: str = "", point: str = "") -> Instance:
         """A new process of this name; an older one that lives is fenced by it."""
@@ -86,14 +87,16 @@ class Fleet:
         """Now, wherever it is."""
         if instance.alive:
             instance.order = ("", "")
-            self._hit(instance, "kill", point, time.monotonic(), None)
+            with self._counting:
+                self._hit(instance, "kill", point, time.monotonic(), None)
             instance.process.kill()
 
     def freeze(self, instance: Instance, point: str) -> None:
         """Stop it now, wherever it is; it will not know."""
         if instance.alive:
             instance.order = ("", "")
-            self._hit(instance, "stop", point, time.monotonic(), None)
+            with self._counting:
+                self._hit(instance, "stop", point, time.monotonic(), None)
             instance.process.send_signal(signal.SIGSTOP)
 
     def thaw(self, instance: Instance) -> None:
@@ -117,7 +120,9 @@ class Fleet:
         assert instance.process.stdout is not None
         for line in instance.process.stdout:
             with contextlib.suppress(json.JSONDecodeError):
-                self._heard(instance, json.loads(line))
+                report = json.loads(line)
+                with self._counting:
+                    self._heard(instance, report)
 
     def _heard(self, instance: Instance, report: dict[str, Any]) -> None:
         event = report["event"]

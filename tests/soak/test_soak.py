@@ -1,4 +1,4 @@
-"""A short soak with the tests: some kills and a zombie, on a broker of its own. `make soak MINUTES=N` is the long one."""
+"""A short soak with the tests: some kills and a zombie, on a broker of its own; `make soak` is the long one."""
 
 import pytest
 
