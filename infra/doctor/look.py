@@ -173,7 +173,8 @@ def _ends(
     names = {settings.topic(topic): topic for topic in Topic}
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     asked = {TopicPartition(settings.topic(topic), p): spec for topic, p in places}
-    first = client.list_offsets(asked, isolation_level=level, request_timeout=_TIMEOUT_S)
+    # A copy, since the library finds the futures that it fulfils in its own.
+    first = dict(client.list_offsets(asked, isolation_level=level, request_timeout=_TIMEOUT_S))
 
     def ask(place: TopicPartition) -> "Future[Any]":
         """The answer of the first question, and then of one of its own: a leader may only just be known."""
