@@ -8,7 +8,8 @@ from confluent_kafka import KafkaException
 from rollbook.processors.host.errors import HostStopped
 from rollbook.processors.host.kafka import Caller
 from rollbook.tests.simulation.broker import Broker, Stuck
-from rollbook.tests.simulation.consumer import SimConsumer, SimReader
+from rollbook.tests.simulation.consumer import SimConsumer
+from rollbook.tests.simulation.fetch import SimReader
 from rollbook.tests.simulation.producer import INIT_TIMEOUT_S, SimPlainProducer, SimProducer
 from rollbook.tests.simulation.scheduler import Process, Scheduler
 

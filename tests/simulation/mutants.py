@@ -93,7 +93,7 @@ _TABLE: tuple[tuple[int, str, *tuple[Edit, ...]], ...] = (
         (
             Opening._read,
             "restored = self._restore()",
-            "restored = self._restore(); committed = self._ask(group, 9.)",
+            "restored = self._restore(); committed = self._committed(group)",
         ),
     ),
     (2, "restored to the last stable offset only", (Opening._rebuild, "stable=False", "stable=True")),
@@ -164,7 +164,7 @@ _TABLE: tuple[tuple[int, str, *tuple[Edit, ...]], ...] = (
         (
             Host._released,
             "self._ledgers.pop(partition, None)",
-            f"{OLD}.update({{partition: self._ledgers.pop(partition)}})",
+            f"{OLD}.update({{p: self._ledgers.pop(p) for p in gone & self._ledgers.keys()}})",
         ),
         (Host._assigned, OPEN, OPEN_NEW),
     ),

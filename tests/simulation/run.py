@@ -13,7 +13,6 @@ from collections import Counter
 from rollbook.tests.simulation.invariants import Violation
 from rollbook.tests.simulation.world import simulate
 
-
 PROGRESS_EVERY = 1_000
 
 
