@@ -52,8 +52,11 @@ class Fleet:
         self.stops: Counter[str] = Counter()
         self.last_words: Counter[str] = Counter()
         self.violations: list[str] = []
+        self.hits: list[float] = []
+        """When a process was killed or stopped."""
         self._readers: list[threading.Thread] = []
         self._spawned = 0
+        self._reports = (folder / "reports.jsonl").open("a", buffering=1, encoding="utf-8")
         self._counting = threading.Lock()
 
     def spawn(self, name: str, act: str = "", point: str = "") -> Instance:
@@ -73,7 +76,9 @@ class Fleet:
         reader = threading.Thread(target=self._listen, args=(instance,), daemon=True)
         reader.start()
         self._readers.append(reader)
-        self.counts["processes"] += 1
+        self.note("spawn", f"{name} {process.pid}")
+        with self._counting:
+            self.counts["processes"] += 1
         return instance
 
     def order(self, instance: Instance, act: str, point: str) -> None:
@@ -107,6 +112,7 @@ class Fleet:
             instance.process.send_signal(signal.SIGCONT)
 
     def _hit(self, instance: Instance, act: str, point: str, at: float, partition: int | None) -> None:
+        self.hits.append(at)
         if act == "kill":
             self.kills[point] += 1
         else:
@@ -122,6 +128,9 @@ class Fleet:
             with contextlib.suppress(json.JSONDecodeError):
                 report = json.loads(line)
                 with self._counting:
+                    self._reports.write(
+                        json.dumps({"name": instance.name, "pid": instance.process.pid, **report}) + "\n"
+                    )
                     self._heard(instance, report)
 
     def _heard(self, instance: Instance, report: dict[str, Any]) -> None:
@@ -189,9 +198,19 @@ class Fleet:
         for reader in self._readers:
             reader.join(5)
 
+    def note(self, what: str, name: str) -> None:
+        """A line of ours among the reports, for whoever reads how it came."""
+        line = {"name": name, "event": what, "at": time.monotonic()}
+        with self._counting:
+            self._reports.write(json.dumps(line) + "\n")
+
     def kill_all(self) -> None:
         """Whatever happens, nothing is left behind."""
         for one in (*self.current.values(), *self.replaced):
             with contextlib.suppress(ProcessLookupError):
                 one.process.kill()
             one.process.wait()
+        for reader in self._readers:
+            reader.join(5)
+        with self._counting:
+            self._reports.close()

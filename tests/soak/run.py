@@ -197,7 +197,7 @@ class _Running:
             outcomes=dict(found.outcomes),
             reservations=found.reservations,
             ledger_rows=found.ledger_rows,
-            recovery=recovery_times(self._follower.ended, self._director.away),
+            recovery=recovery_times(self._follower.ended, fleet.hits, self._director.away),
             unfinished_recoveries=self._follower.unfinished,
             check_s=round(check_s, 1),
             missing=tuple(what for what, count in Counter(traces).items() if not count),

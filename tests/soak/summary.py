@@ -1,7 +1,7 @@
 """What a soak was and what it found: a table for people, JSON for the figures in docs/."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
 from rollbook.tests.soak.follower import Recovery
@@ -96,15 +96,25 @@ class Summary:
         return "\n".join((*lines, "passed" if self.passed else "FAILED"))
 
 
-def recovery_times(ended: Iterable[Recovery], away: Iterable[tuple[float, float]]) -> dict[str, Times]:
-    """By cause. What began or went on while a broker was away is counted apart: nobody can commit then."""
+ALONE_S = 1.0
+"""A fault that close before another one is not over when that one comes."""
+
+
+def recovery_times(
+    ended: Iterable[Recovery], hits: Sequence[float], away: Iterable[tuple[float, float]]
+) -> dict[str, Times]:
+    """By cause. Where another process was hit, or a broker was away, before the partition had recovered, that is
+    counted apart: it says how long faults add up, and not how long one takes."""
     spans = list(away)
-    by_cause: dict[str, list[Recovery]] = {"kill": [], "zombie": [], "broker": [], "leader": []}
-    disturbed: dict[str, list[Recovery]] = {"kill": [], "zombie": []}
+    causes = ("kill", "zombie", "broker", "leader")
+    kinds: dict[str, list[Recovery]] = {
+        cause: [] for cause in (*causes, *(f"{one}, others meanwhile" for one in causes))
+    }
     for one in ended:
-        hit = one.cause in disturbed and any(
-            one.began < until + 1 and (one.ended or 0) > since for since, until in spans
+        until = one.ended or one.began
+        others = any(one.began - ALONE_S < hit < until and hit != one.began for hit in hits)
+        broker = one.cause in ("kill", "zombie") and any(
+            one.began < back + ALONE_S and until > gone for gone, back in spans
         )
-        (disturbed if hit else by_cause)[one.cause].append(one)
-    apart = {f"{cause} with a broker away": Times.of(ones) for cause, ones in disturbed.items()}
-    return {**{cause: Times.of(ones) for cause, ones in by_cause.items()}, **apart}
+        kinds[f"{one.cause}, others meanwhile" if others or broker else one.cause].append(one)
+    return {kind: Times.of(ones) for kind, ones in kinds.items()}
