@@ -114,6 +114,10 @@ class Coordinator:
         """The newest transaction of an id."""
         return self._owners[name].txn
 
+    def is_open(self, name: str) -> bool:
+        """Whether a transaction of this id is open."""
+        return name in self._owners and self._owners[name].phase is Phase.ONGOING
+
     @property
     def quiet(self) -> bool:
         """Whether every transaction that was decided has its markers."""

@@ -256,14 +256,18 @@ class World:
             self._due.sort()
 
     def _is_overtaken(self, instance: Instance) -> bool:
-        """A zombie compares what does not belong together: the offset of then with the ledger of now."""
-        return instance.number != self._newest[instance.name] or not instance.kafka.is_member
+        """A zombie compares what does not belong together, the offset of then with the ledger of now; or an older
+        process of the name has taken the id back, and its transaction is open."""
+        taken_back = self._broker.coordinator.is_open(f"{SETTINGS.topic_prefix}{instance.name}")
+        return instance.number != self._newest[instance.name] or not instance.kafka.is_member or taken_back
 
     def _judge_fence(self, instance: Instance) -> None:
-        """The newest process of a name wins; only a successor under another name may end its transaction."""
-        ended_by_another = self._broker.coordinator.takers.get(f"{SETTINGS.topic_prefix}{instance.name}", set())
-        if instance.number == self._newest[instance.name] and not ended_by_another - {instance.process.name}:
-            raise Violation(f"{instance.process.name} was fenced, and is the newest of its name")
+        """Nobody is fenced without a rival: a process of its name, or a successor that ended its transaction. The
+        group fences also who has given up its membership by itself."""
+        rivals = self._broker.coordinator.takers[f"{SETTINGS.topic_prefix}{instance.name}"] - {instance.process.name}
+        newest = instance.number == self._newest[instance.name]
+        if newest and not rivals and instance.kafka.is_member:
+            raise Violation(f"{instance.process.name} was fenced, and has no rival")
 
 
 def void(_: object) -> None:
