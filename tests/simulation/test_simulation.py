@@ -30,7 +30,7 @@ MET = (
 
 QUICK = (
     "each process has a transactional id of its own",
-    "the committed offset is waited for after the restore",
+    "restored to the last stable offset only",
     "open and aborted records are restored",
     "group offsets are the truth",
     "begin before the fold",

@@ -264,9 +264,9 @@ class World:
     def _judge_fence(self, instance: Instance) -> None:
         """Nobody is fenced without a rival: a process of its name, or a successor that ended its transaction. The
         group fences also who has given up its membership by itself."""
-        rivals = self._broker.coordinator.takers[f"{SETTINGS.topic_prefix}{instance.name}"] - {instance.process.name}
+        rivals = self._broker.coordinator.takers.get(f"{SETTINGS.topic_prefix}{instance.name}", set())
         newest = instance.number == self._newest[instance.name]
-        if newest and not rivals and instance.kafka.is_member:
+        if newest and not rivals - {instance.process.name} and instance.kafka.is_member:
             raise Violation(f"{instance.process.name} was fenced, and has no rival")
 
 
