@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -175,7 +176,7 @@ class Fleet:
             self.counts["fenced processes"] += 1
         elif code == STOPPED_ITSELF:
             self.counts["stopped themselves"] += 1
-            self.last_words[words[:300]] += 1
+            self.last_words[re.sub(r"\d+", "N", words[:300])] += 1
         else:
             self.violations.append(f"{one.name} ended with code {code}: {words[:300]}")
 

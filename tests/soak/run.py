@@ -7,6 +7,7 @@ Exit code 0 when nothing was violated and every kind of fault left its trace, 1 
 
 import argparse
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -247,6 +248,7 @@ def main() -> None:
         session_ms=given.session_timeout_ms,
         rates=Rates(given.kills, given.zombies, given.brokers, given.storms),
     )
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of the clean-up
     summary = soak(asked, given.logs)
     print(summary.as_table())
     if given.json is not None:
