@@ -21,6 +21,7 @@ from rollbook.processors.host.logs import at, fault
 from rollbook.processors.host.membership import Introduction
 from rollbook.processors.host.poison import Poison, PoisonLimits
 from rollbook.processors.host.restore import REQUEST_TIMEOUT_S, Opening, Stopped
+from rollbook.processors.host.seeking import read_on
 from rollbook.processors.host.transaction import OutcomeUnknown, Transactions
 from rollbook.processors.ledger.fold import Ledger
 from rollbook.processors.ledger.keys import position_key
@@ -34,9 +35,9 @@ LEASE_LOOK_S = 0.1
 MANY_CHANGES = 20_000
 """Ledger rows above which a transaction is given the time it takes: the end of a run forgets all of it at once."""
 
-MOST_ABORTS = 30
-"""Transactions aborted one after the other, none that stood in between, with which the host stops: an error that only
-an operator can mend would be met for ever."""
+MOST_FAILURES = 30
+"""Transactions that failed one after the other, none that stood in between, with which the host stops: an error that
+only an operator can mend would be met for ever."""
 
 DEFAULT_SESSION_TIMEOUT_MS = 6_000
 DEFAULT_LIMITS = PoisonLimits()
@@ -73,7 +74,7 @@ class Host:
         self._watched = watch.Watched(watches, self._clock, self._lifecycle)
         self._poison = Poison(limits, self._lifecycle)
         self._distrusted = False
-        self._aborts = 0  # since a transaction stood
+        self._failures = 0  # since a transaction stood
         self._looked = 0.0
         self.decided = 0
 
@@ -257,7 +258,7 @@ class Host:
             self._recover(error)
             return False
         # 3e. Only now does the batch stand.
-        self._aborts = 0
+        self._failures = 0
         for partition, next_offset in batch.next_offsets.items():
             self._ledgers[partition].journal.keep()
             self._next[partition] = next_offset
@@ -315,13 +316,13 @@ class Host:
             self._stop_if_fenced()
         if action is Action.STOP:
             raise HostStopped(f"transaction of {self._name}: {error}: {remedy(error.args[0])}")
+        self._failures += 1
+        if self._failures > MOST_FAILURES:
+            raise HostStopped(
+                f"{self._failures} transactions of {self._name} failed one after the other, the last with: {error}; "
+                "check the broker, then start again"
+            )
         if action is Action.ABORT:
-            self._aborts += 1
-            if self._aborts > MOST_ABORTS:
-                raise HostStopped(
-                    f"{self._aborts} transactions of {self._name} were aborted one after the other, the last for: "
-                    f"{error}: {remedy(error.args[0])}"
-                )
             try:
                 self._transactions.abort()
             except (KafkaException, OutcomeUnknown) as again:
@@ -345,9 +346,9 @@ class Host:
         """4. After an abort: the journals are undone, every partition goes back to where its ledger stands."""
         self._watched.tell(watch.Aborted())
         self._forget_waiting()
-        for partition, ledger in sorted(self._ledgers.items()):
+        for ledger in self._ledgers.values():
             ledger.journal.undo()
-            self._seek(partition)
+        self._seek()
 
     def _start_over(self) -> None:
         """7. Another producer of the same id settles the transaction; then each partition is restored in full."""
@@ -356,15 +357,17 @@ class Host:
         self._forget_waiting()
         for partition in sorted(self._ledgers):
             self._open(self._consumer, partition)
-            self._seek(partition)
+        self._seek()
 
     def _forget_waiting(self) -> None:
         self._waiting.clear()
         self._taken.clear()
 
-    def _seek(self, partition: int) -> None:
-        place = TopicPartition(self._lifecycle, partition, self._next[partition])
-        retried(self._clock, f"seeking in {self._lifecycle}:{partition}", lambda: self._consumer.seek(place))
+    def _seek(self) -> None:
+        read_on(self._consumer, self._clock, self._lifecycle, self._places, self._take)
+
+    def _places(self) -> dict[int, int]:
+        return {partition: self._next[partition] for partition in self._ledgers}
 
     def _fenced(self) -> Fenced:
         self._watched.tell(watch.FencedOff())

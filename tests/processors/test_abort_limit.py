@@ -25,11 +25,11 @@ class Refused(Transactions):
 
 
 def test_a_host_whose_transactions_are_all_aborted_stops(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "MOST_ABORTS", 3)
+    monkeypatch.setattr(loop, "MOST_FAILURES", 3)
     send(settings, [(partition_of("run-a", PARTITIONS), b"run-a", _configured("run-a"))])
     with monkeypatch.context() as refused:
         refused.setattr(loop, "Transactions", Refused)
-        with pytest.raises(HostStopped, match=r"4 transactions of .* were aborted one after the other"):
+        with pytest.raises(HostStopped, match=r"4 transactions of .* failed one after the other.*too few"):
             loop.Host(settings, "p0", SESSION_TIMEOUT_MS).run(threading.Event())
     with host_in_thread(settings):
         _await(lambda: _decided(settings) == 1)

@@ -69,7 +69,7 @@ LITERAL = [
     ("MSG_SIZE_TOO_LARGE", "abortable", Action.STOP),
     ("TOPIC_AUTHORIZATION_FAILED", "abortable", Action.STOP),
     ("TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "fatal", Action.STOP),
-    ("_STATE", "", Action.STOP),
+    ("_STATE", "", Action.UNKNOWN_OUTCOME),
 ]
 
 

@@ -141,7 +141,7 @@ _TABLE: tuple[tuple[int, str, *tuple[Edit, ...]], ...] = (
         (Host._keep, "if offset >= self._next[partition] and offset > last:", "if True:"),
     ),
     (4, "the fold is not undone after an abort", (Host._rewind, "ledger.journal.undo()", "pass")),
-    (4, "no seek after an abort", (Host._rewind, "self._seek(partition)", "pass")),
+    (4, "no seek after an abort", (Host._rewind, "self._seek()", "pass")),
     (4, "what waits is kept after an abort", (Host._rewind, "self._forget_waiting()", "pass")),
     (4, "the transaction is not aborted", (Host._recover, "self._transactions.abort()", "pass")),
     (

@@ -25,8 +25,8 @@ MET = (
     "lease expiries written",
     "records compacted away",
     "clones",
-    "outages",
 )
+RARE = "outages"
 
 QUICK = (
     "each process has a transactional id of its own",
@@ -51,6 +51,10 @@ def test_every_record_is_decided_once_whatever_happens(share: int) -> None:
     for seed in range(share * SEEDS_EACH, (share + 1) * SEEDS_EACH):
         counts += simulate(seed)
     assert [name for name in MET if not counts[name]] == []
+
+
+def test_a_cluster_that_is_away_is_among_the_seeds() -> None:
+    assert any(simulate(seed)[RARE] for seed in range(SHARES * SEEDS_EACH))
 
 
 def test_a_seed_is_the_same_twice() -> None:
