@@ -12,7 +12,7 @@ from rollbook.tests.simulation.coordinator import Coordinator
 from rollbook.tests.simulation.errors import Again
 from rollbook.tests.simulation.faults import Fate, Faults
 from rollbook.tests.simulation.group import Group
-from rollbook.tests.simulation.log import PartitionLog, Place, Txn
+from rollbook.tests.simulation.log import PartitionLog, Place
 from rollbook.tests.simulation.scheduler import Scheduler
 
 T = TypeVar("T")
@@ -25,14 +25,12 @@ class Stuck(Exception):
 
 @dataclass(slots=True)
 class _Late:
-    """A request that is under way for long, and the transaction that it was meant for."""
+    """A request that is under way for long."""
 
     who: str
     owner: str
     what: str
     request: Callable[[], object]
-    of: Txn
-    patience: int = 400
 
 
 class Broker:
@@ -53,6 +51,7 @@ class Broker:
         self.coordinator = Coordinator(scheduler, self.logs, self.group, faults.pause)
         self.down_until = 0.0
         self.unanswered = 0
+        self.landed_late: Callable[[str], None] = lambda _: None
         self.append_lifecycle: Callable[[int, bytes | None, bytes | None], None] = self.append
 
     def append(self, partition: int, key: bytes | None, value: bytes | None) -> None:
@@ -117,7 +116,7 @@ class Broker:
         if fate is Fate.ABORTABLE:
             raise errors.abortable(KafkaError._MSG_TIMED_OUT, f"{what}: a message could not be delivered")
         if fate is Fate.LATE:
-            self._send_late(_Late(who, owner, what, request, self.coordinator.txn_of(owner)), timeout_s)
+            self._send_late(_Late(who, owner, what, request), timeout_s)
         elif fate is not Fate.LOST:
             answer = self._answered(what, deadline, request)
             self.scheduler.step()  # it landed, and the process can die before it knows
@@ -160,15 +159,7 @@ class Broker:
         if self.scheduler.random.random() < 0.5:
             self.scheduler.later(1.5 * timeout_s * self.scheduler.random.random(), lambda: self._arrive(late))
         else:
-            self.scheduler.later(timeout_s, lambda: self._wait_for_the_next(late))
-
-    def _wait_for_the_next(self, late: "_Late") -> None:
-        txn = self.coordinator.txn_of(late.owner)
-        if (txn is late.of or txn.committed is not None) and late.patience:
-            late.patience -= 1
-            self.scheduler.later(0.001 if late.patience % 20 else 0.5, lambda: self._wait_for_the_next(late))
-        else:
-            self._arrive(late)
+            self.coordinator.awaited.setdefault(late.owner, []).append(lambda: self._arrive(late))
 
     def _arrive(self, late: "_Late") -> None:
         try:
@@ -179,3 +170,4 @@ class Broker:
         else:
             self.scheduler.say("broker", f"late {late.what} of {late.who} landed")
             self.faults.counts["late requests that landed"] += 1
+            self.landed_late(late.who)

@@ -47,6 +47,8 @@ class Coordinator:
         self._group = group
         self._pause = pause
         self._owners: dict[str, Owner] = {}
+        self.awaited: dict[str, list[Callable[[], None]]] = {}
+        """Requests under way that arrive when the next transaction of an id opens."""
         self.takers: dict[str, set[str]] = {}
         """Who asked for which id: a process that is fenced must have had a rival."""
         self.expired = 0
@@ -72,6 +74,8 @@ class Coordinator:
         if owner.phase is not Phase.ONGOING:
             owner.phase = Phase.ONGOING
             owner.txn = Txn(name, self._scheduler.now)
+            for arrive in self.awaited.pop(name, []):
+                self._scheduler.later(self._scheduler.random.random() * 0.02, arrive)
         return owner
 
     def write(
@@ -109,10 +113,6 @@ class Coordinator:
                 self.expired += 1
                 owner.epoch += 1
                 self._prepare(owner, commit=False)
-
-    def txn_of(self, name: str) -> Txn:
-        """The newest transaction of an id."""
-        return self._owners[name].txn
 
     def is_open(self, name: str) -> bool:
         """Whether a transaction of this id is open."""

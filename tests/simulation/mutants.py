@@ -221,15 +221,6 @@ _TABLE: tuple[tuple[int, str, *tuple[Edit, ...]], ...] = (
     ),
     (
         7,
-        "after a time-out the same producer commits again",
-        (
-            Host._start_over,
-            "self._transactions.start_over()",
-            "try:\n        self._transactions.commit()\n    except Exception:\n        self._transactions.start_over()",
-        ),
-    ),
-    (
-        7,
         "after a time-out the state is kept",
         (Host._start_over, "self._open(self._consumer, partition)", "self._ledgers[partition].journal.keep()"),
     ),

@@ -63,6 +63,7 @@ class World:
         self._broker = Broker(SETTINGS, PARTITIONS, self._scheduler, self._faults)
         self._sources = [Source(partition, PARTITIONS, self._broker.append) for partition in range(PARTITIONS)]
         self._broker.append_lifecycle = lambda p, key, value: void(self._sources[p].append(key, value))
+        self._broker.landed_late = self._strike
         newer = self._random.random() < 0.1
         acts = self._random.choice((10, 25, 40))
         self._workload = Workload(self._random, self._sources, self._random.choice((1, 2, 3)), acts, newer=newer)
@@ -181,6 +182,12 @@ class World:
 
     def _in_transaction(self, process: Process) -> bool:
         return any(one.process is process and one.kafka.in_transaction for one in self._instances)
+
+    def _strike(self, name: str) -> None:
+        """A late request landed: what it did harm to shows when its sender dies before it can mend it."""
+        for instance in self._instances:
+            if instance.process.name == name and self._healing is None and self._random.random() < 0.7:
+                self._kill(instance)
 
     def _kill(self, instance: Instance) -> None:
         self._scheduler.say(instance.process.name, "killed")
