@@ -219,6 +219,12 @@ def test_an_observed_update_whose_lease_is_over_is_only_in_doubt() -> None:
     assert answer(history.commit("u1", "t0")) == ("accepted ok", False, "")
 
 
+def test_what_an_observed_commit_drops_without_anybody_knowing_it_is_said_so() -> None:
+    history = observed()
+    assert reasons(history.commit("u0", dropped={"nobody": Disposition.RELEASE})) == {"nobody": "missing_rollout"}
+    assert len(history.run.pending) == 0
+
+
 def test_an_observing_trainer_cannot_know_revisions() -> None:
     history = observed().ready("t0")
     history.reserve("u0", "t0", revisions={"t0": 77})

@@ -17,6 +17,9 @@ EXPLAINED: dict[str, str] = {
     ),
     "order: if lag < 0 | if lag == 0 in gates.freshness_of": _NEVER_TOGETHER,
     "reason: BEYOND_HORIZON #0 in floor._drop_pending": _UNTOLD,
+    "bound: ancestor.version > run.head.floor in floor._oldest_within": (
+        "it only saves work: the floor never falls, whatever lies at it or below"
+    ),
     "order: source.orphaned or undone at 0 in policy._new_policy": _TRUTH,
     "order: run.observes or record.unreserved at 0 in update.commit": _TRUTH,
     "order: if row is None | if trained and (held or row.status is TrajectoryStatus.REWARDED) in update._settle": (
