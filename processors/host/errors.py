@@ -203,11 +203,18 @@ TABLE = (
         _names("NO_ERROR _PARTITION_EOF _NOOP _NODE_UPDATE _ASSIGN_PARTITIONS _REVOKE_PARTITIONS _PARTIAL"),
     ),
     Row(
+        # The library names the error that it could not live with only once, when it meets it.
+        "a client beyond repair", "start the processor again, unless a newer process of this name runs: the log says "
+        "what happened before",
+        _S, _S, _S, _S, _S, _S,
+        _names("_FATAL"),
+    ),
+    Row(
         # "Unknown broker error" is how a broker tells of a defect of its own.
         "what must not happen", "report it as a defect of rollbook, with the broker's log of that moment",
         _S, _S, _S, _S, _S, _S,
         _names(
-            "UNKNOWN _FATAL _CONFLICT _INVALID_ARG _NOT_IMPLEMENTED _UNKNOWN_PROTOCOL _OUTDATED _DESTROY "
+            "UNKNOWN _CONFLICT _INVALID_ARG _NOT_IMPLEMENTED _UNKNOWN_PROTOCOL _OUTDATED _DESTROY "
             "_DESTROY_BROKER _EXISTING_SUBSCRIPTION _KEY_SERIALIZATION _VALUE_SERIALIZATION _KEY_DESERIALIZATION "
             "_VALUE_DESERIALIZATION _READ_ONLY _NOENT _INVALID_TYPE _APPLICATION INVALID_REQUEST"
         ),

@@ -335,12 +335,15 @@ class Host:
 
     def _stop_if_fenced(self) -> None:
         """A producer is fenced by a newer process, or by the broker when its transaction took too long. A newer process
-        fences the group's member too, which the consumer tells."""
+        fences the group's member too, which the consumer tells with a heartbeat's answer: to go on before that would
+        fence the newer one."""
         if not self._transactions.overdue:
             raise self._fenced()
-        message = self._consumer.poll(1.0)
-        if message is not None:
-            self._take(message)
+        heard = self._clock.monotonic() + self._session_timeout_ms / 1000 / 2
+        while self._clock.monotonic() < heard and not self._stop.is_set():
+            message = self._consumer.poll(0.1)
+            if message is not None:  # what it brings is read again
+                self._take(message)
 
     def _rewind(self) -> None:
         """4. After an abort: the journals are undone, every partition goes back to where its ledger stands."""
