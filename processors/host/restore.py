@@ -13,6 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPar
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.host.clients import TRANSACTION_TIMEOUT_MS, retried
 from rollbook.processors.host.clock import Clock
+from rollbook.processors.host.decided import first_undecided
 from rollbook.processors.host.errors import HostStopped
 from rollbook.processors.host.kafka import Kafka
 from rollbook.processors.host.logs import at
@@ -63,16 +64,24 @@ class Opening:
         self._fence: tuple[str, object] | None = None  # kept: its end would not undo the fence, its life costs little
 
     def open(self, group: Consumer) -> Restored:
-        """The restored partition. Where group offset and ledger disagree, both are read once more before anybody is
-        told: a predecessor's transaction may have ended in between."""
+        """The restored partition. Where group offset and ledger disagree, both are read once more: a predecessor's
+        transaction may have ended in between. Then the decisions say who is right: where they agree with the ledger,
+        the group is wrong (somebody reset its offset, or a broker died within a transaction), and the next transaction
+        mends it."""
         for _ in range(2):
             committed, restored = self._read(group)
             if committed < 0 or committed == restored.next_offset:
                 return restored
+        decisions = self._settings.topic(Topic.DECISIONS)
+        decided = first_undecided(self._kafka, self._clock, decisions, self._partition)
+        places = f"the group's offset is {committed}, the ledger stands at {restored.next_offset}"
+        if decided == restored.next_offset:
+            logger.warning("%s, and so do the decisions: going on there", places, extra=at(self._partition))
+            return restored
+        seen = "an offset that an open transaction hides" if decided is None else decided
         raise HostStopped(
-            f"{self._source.topic}:{self._partition}: the group's offset is {committed}, but the ledger stands at "
-            f"{restored.next_offset}: somebody reset one of them; the ledger is the truth: reset the group's offset to "
-            f"{restored.next_offset}"
+            f"{self._source.topic}:{self._partition}: {places}, and decisions go to {seen}: the ledger topic was "
+            "changed by hand or belongs to another log; restore it, or start a new topic prefix"
         )
 
     def _read(self, group: Consumer) -> tuple[int, Restored]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.settings import Settings, Topic
@@ -17,9 +17,11 @@ from rollbook.processors.host.clients import group_id
 from rollbook.processors.host.errors import Fenced, HostStopped
 from rollbook.processors.host.loop import Host
 from rollbook.processors.ledger.fold import Ledger, SourceRecord
+from rollbook.processors.ledger.keys import position_key
 from rollbook.schemas.codec import encode, make
 from rollbook.schemas.partition import partition_of
 from rollbook.schemas.records.common import Header, PolicyRef, Source, SourceKind
+from rollbook.schemas.records.ledger import Position
 from rollbook.schemas.records.policy import ActivationAck, EvidenceKind
 from rollbook.schemas.records.run import RunConfigured
 from rollbook.tests import recount
@@ -243,20 +245,40 @@ def test_freshness_is_committed_with_the_decisions(settings: Settings) -> None:
     assert all(snapshot["active_policy"]["version"] == 0 for snapshot in latest.values())
 
 
-def test_group_offsets_that_somebody_reset_stop_the_host(settings: Settings) -> None:
+@pytest.mark.parametrize("offset", [0, 10_000])
+def test_group_offsets_that_are_not_the_ledgers_are_mended_where_the_decisions_agree_with_it(
+    settings: Settings, offset: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = _history(20), _history(20, first=21)
+    with host_in_thread(settings):
+        send(settings, first)
+        _await(lambda: _decided(settings) == len(first))
+    _reset_group(settings, offset)
+    with host_in_thread(settings):
+        send(settings, second)
+        _await(lambda: _decided(settings) == len(first) + len(second))
+    assert f"the group's offset is {offset}, the ledger stands at" in caplog.text
+    _check(settings)
+
+
+def test_a_ledger_that_the_decisions_contradict_stops_the_host(settings: Settings) -> None:
     history = _history(20)
     with host_in_thread(settings):
         send(settings, history)
         _await(lambda: _decided(settings) == len(history))
-    _reset_group(settings)
-    with pytest.raises(HostStopped, match="reset the group's offset"):
+    producer = Producer({"bootstrap.servers": settings.bootstrap_servers})
+    for partition in range(PARTITIONS):
+        position = encode(Position(next_offset=0, transactional_id="somebody"))
+        producer.produce(settings.topic(Topic.LEDGER), position, position_key(partition), partition)
+    assert producer.flush(20) == 0
+    with pytest.raises(HostStopped, match=r"the ledger stands at 0, and decisions go to .*changed by hand"):
         Host(settings, "p0", SESSION_TIMEOUT_MS).run(threading.Event())
     assert _decided(settings) == len(history)
 
 
-def _reset_group(settings: Settings) -> None:
+def _reset_group(settings: Settings, offset: int) -> None:
     consumer = Consumer({"bootstrap.servers": settings.bootstrap_servers, "group.id": group_id(settings)})
-    places = [TopicPartition(settings.topic(Topic.LIFECYCLE), p, 0) for p in range(PARTITIONS)]
+    places = [TopicPartition(settings.topic(Topic.LIFECYCLE), p, offset) for p in range(PARTITIONS)]
 
     def reset() -> bool:
         try:
