@@ -145,9 +145,12 @@ def test_killed_in_a_transaction_and_restarted_leaves_one_decision_a_record(sett
 
 
 def test_killed_at_any_moment_and_restarted_leaves_one_decision_a_record(settings: Settings) -> None:
-    history = _history(2_000)
+    history = _history(1)
     send(settings, history)
-    for _ in range(3):
+    for turn in range(3):
+        more = _history(1_000, first=2 + 1_000 * turn)  # or a quick host leaves nothing to decide
+        send(settings, more)
+        history += more
         before = _decided(settings)
         process = spawn_host(settings)
         _await(lambda before=before: _decided(settings) > before)  # type: ignore[misc]
