@@ -20,10 +20,12 @@ def positions(facts: Facts) -> Iterator[Finding]:
         resting = committed == facts.after.committed.get(p, -1)  # else the processor is at work, and both move
         if committed >= 0 and resting and committed != stands:
             told = (
-                f"the group's offset is {committed}, but the ledger stands at {stands}: the processor will stop there"
+                f"the group's offset is {committed}, but the ledger stands at {stands}: somebody reset one of them, or "
+                "a broker died within a transaction"
             )
             remedy = (
-                f"reset the offset of group {facts.settings.topic_prefix}processor to {stands}: the ledger is right"
+                "start the processor: where the decisions agree with the ledger its next transaction brings the group "
+                "in line, else it stops and says what to do"
             )
             yield Finding(Level.UNSAFE, "positions", about, told, remedy)
         first, end = facts.first.get((Topic.LIFECYCLE, p), 0), facts.after.high.get((Topic.LIFECYCLE, p), 0)
