@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import platformdirs
 
-from rollbook.schemas.errors import BadInput
+from rollbook.schemas.errors import BadInput, EnvironmentFault
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -138,6 +138,32 @@ class Settings:
                 text = text.replace(value, "***")
         return text
 
+    def unreachable(self, faults: "Iterable[KafkaError]", waited_s: float) -> EnvironmentFault:
+        """Why a cluster gave no answer, from what librdkafka's error_cb heard meanwhile: it does not let us in, or
+        nobody is there. Names the settings to look at, and shows no secret."""
+        heard = [(fault.name(), self.hidden(fault.str())) for fault in faults]
+        at = self.bootstrap_servers
+        for name, text in heard:
+            wrong = _settings_behind(name, text)
+            if wrong:
+                return EnvironmentFault(
+                    f"the broker at {at} does not let us in ({text}): see {wrong} in {KAFKA_VARIABLE}* or "
+                    f"{FILE_VARIABLE}"
+                )
+        if heard and all(name == "_ALL_BROKERS_DOWN" for name, _ in heard):  # it was there, and said nothing
+            return EnvironmentFault(
+                f"what listens at {at} hangs up on us: see whether it is a Kafka broker, and whether it wants another "
+                f"security.protocol in {KAFKA_VARIABLE}* or {FILE_VARIABLE}"
+            )
+        return EnvironmentFault(
+            f"no Kafka broker answers at {at} (waited {waited_s:.0f} s): start one with `rollbook broker start`, or "
+            f"set {SERVERS_VARIABLE} to a running cluster"
+        )
+
+    def is_refusal(self, fault: "KafkaError") -> bool:
+        """Whether it says that a broker is there and does not let us in: to wait longer would not help."""
+        return bool(_settings_behind(fault.name(), fault.str()))
+
     def _without_secrets(self, error: "KafkaError") -> "KafkaError":
         from confluent_kafka import KafkaError
 
@@ -238,6 +264,18 @@ def _check_kafka(given: tuple[tuple[str, str], ...]) -> None:
 
 def _is_secret(setting: str) -> bool:
     return _SECRET.search(setting) is not None
+
+
+def _settings_behind(name: str, text: str) -> str:
+    """The settings to look at after a refused log-in or TLS handshake; empty after anything else."""
+    if name == "_AUTHENTICATION":
+        # The listener names the mechanisms that it has; none where it asks nobody who he is.
+        return "sasl.mechanism and security.protocol" if "AUTH_HANDSHAKE" in text else "sasl.username and sasl.password"
+    if "connecting to a PLAINTEXT" in text:
+        return "security.protocol"
+    if name == "_SSL":
+        return "ssl.ca.location, ssl.certificate.location and ssl.key.location"
+    return ""
 
 
 def _check(variable: str, value: object, example: str) -> None:

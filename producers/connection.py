@@ -2,7 +2,9 @@
 
 import logging
 import threading
-from collections.abc import Callable
+import time
+from collections import deque
+from collections.abc import Callable, Collection
 from types import TracebackType
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -17,6 +19,9 @@ DELIVERY_TIMEOUT_S = 120.0
 _OVERHEAD_BYTES = 32 * 1024
 _POLL_S = 0.05
 _GIVE_UP_S = 1.0
+_ASK_S = 1.0
+"""After so long a refusal is known; librdkafka itself would try until the end."""
+_REMEMBERED = 32
 _LOG = logging.getLogger("rollbook.producers")
 OnDelivered = Callable[[int | None, DeliveryFailed | None], None]
 """Told where a record lies, or why it does not; called from the connection's thread and never raises. Neither: it has
@@ -24,7 +29,8 @@ arrived, but the acknowledgement that said where was lost, and the one for its r
 
 
 class Connection:
-    """An open connection to the cluster. Raises EnvironmentFault when nothing answers there, or topics are missing.
+    """An open connection to the cluster. Raises EnvironmentFault when nothing answers there, or does not let us in, or
+    topics are missing.
 
     Records go to the partition that the caller names: client libraries disagree about the partition of a key.
     """
@@ -39,6 +45,7 @@ class Connection:
         self._settings = settings
         self._ownership = Ownership("connection")
         self._last_fault = ""
+        self._faults: deque[KafkaError] = deque(maxlen=_REMEMBERED)
         self._producer = Producer(
             settings.client(
                 {
@@ -59,7 +66,7 @@ class Connection:
             )
         )
         self._ownership.keep(self._producer)
-        self._partitions = partition_counts(self._producer, settings, connect_timeout_s)
+        self._partitions = partition_counts(self._producer, settings, connect_timeout_s, self._faults)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="rollbook-publisher", daemon=True)
         self._thread.start()
@@ -135,7 +142,9 @@ class Connection:
         self._producer.flush(_GIVE_UP_S)  # what was given up is told of to the last record
 
     def _note_fault(self, error: KafkaError) -> None:
-        self._last_fault = error.str()
+        self._faults.append(error)
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or not self._last_fault:  # why they are is told beside it
+            self._last_fault = error.str()
 
     def _failure(self, topic: str, partition: int, error: KafkaError) -> DeliveryFailed:
         last = f" (last trouble: {self._last_fault})" if self._last_fault else ""
@@ -148,22 +157,30 @@ class Connection:
         )
 
 
-def partition_counts(client: Producer, settings: Settings, timeout_s: float) -> dict[Topic, int]:
-    """Partitions of each topic of the prefix. Raises EnvironmentFault with the remedy."""
-    try:
-        # All topics, not those by name: asking for one by name can create it.
-        present = client.list_topics(timeout=timeout_s).topics
-    except KafkaException as fault:
-        raise EnvironmentFault(
-            f"no Kafka broker answers at {settings.bootstrap_servers} (waited {timeout_s:.0f} s): start one with "
-            "`rollbook broker start`, or set ROLLBOOK_BOOTSTRAP_SERVERS to a running cluster"
-        ) from fault
+def partition_counts(
+    client: Producer, settings: Settings, timeout_s: float, faults: Collection[KafkaError]
+) -> dict[Topic, int]:
+    """Partitions of each topic of the prefix; `faults` is what the client's error_cb collects. Raises EnvironmentFault
+    with the remedy."""
+    present = _topics(client, settings, timeout_s, faults)
     for topic in (Topic.LIFECYCLE, Topic.PAYLOADS, Topic.DECISIONS):
         if settings.topic(topic) not in present:
             raise EnvironmentFault(
                 f"topic {settings.topic(topic)} does not exist on {settings.bootstrap_servers}: run `rollbook topics "
                 "create`, or set ROLLBOOK_TOPIC_PREFIX to the prefix in use"
             )
-    return {
-        topic: len(present[settings.topic(topic)].partitions) for topic in Topic if settings.topic(topic) in present
-    }
+    return {topic: present[settings.topic(topic)] for topic in Topic if settings.topic(topic) in present}
+
+
+def _topics(client: Producer, settings: Settings, timeout_s: float, faults: Collection[KafkaError]) -> dict[str, int]:
+    end = time.monotonic() + timeout_s
+    while True:
+        try:
+            # All topics, not those by name: asking for one by name can create it.
+            found = client.list_topics(timeout=max(0.1, min(_ASK_S, end - time.monotonic()))).topics
+        except KafkaException as fault:
+            client.poll(0)  # what went wrong on the way is only told from here
+            if time.monotonic() >= end or any(map(settings.is_refusal, faults)):
+                raise settings.unreachable(faults, timeout_s) from fault
+        else:
+            return {name: len(topic.partitions) for name, topic in found.items()}

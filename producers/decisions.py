@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import KafkaError, Message, TopicPartition
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.producers.errors import ClientBroken, ClientClosed
 from rollbook.producers.process import Ownership
-from rollbook.producers.reading import group_less_consumer, watermarks
+from rollbook.producers.reading import Reader, group_less_consumer, watermarks
 from rollbook.producers.verdicts import Verdicts
 from rollbook.schemas.codec import Decoded, unwrap, validate
 from rollbook.schemas.errors import EnvironmentFault, RollbookError
@@ -226,6 +226,6 @@ class DecisionReader:
             self._changed.notify_all()
 
 
-def follow(settings: Settings) -> Consumer:
+def follow(settings: Settings) -> Reader:
     """A consumer that sees committed records only, as soon as they are there."""
     return group_less_consumer(settings, isolation_level="read_committed", fetch_wait_max_ms=100)

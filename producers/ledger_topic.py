@@ -8,7 +8,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.ledger.keys import parse_key
 from rollbook.producers.decisions import follow
-from rollbook.producers.reading import watermarks
+from rollbook.producers.reading import partition_count, watermarks
 from rollbook.schemas.codec import decode
 from rollbook.schemas.errors import EnvironmentFault
 from rollbook.schemas.partition import partition_of
@@ -32,10 +32,8 @@ def _rows(settings: Settings, run_id: str, deadline_s: float) -> Iterator[tuple[
     consumer = follow(settings)
     end = time.monotonic() + deadline_s
     try:
-        metadata = consumer.list_topics(timeout=deadline_s).topics.get(topic)
-        if metadata is None:
-            raise EnvironmentFault(f"topic {topic} does not exist: run `rollbook topics create`")
-        place = TopicPartition(topic, partition_of(run_id, len(metadata.partitions)))
+        count = partition_count(consumer, settings, topic, deadline_s)
+        place = TopicPartition(topic, partition_of(run_id, count))
         low, high = watermarks(consumer, settings, place, deadline_s)
         consumer.assign([TopicPartition(topic, place.partition, low)])
         # The position passes transaction markers and compacted tails, which have no message.

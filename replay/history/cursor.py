@@ -3,7 +3,7 @@
 import time
 from collections import deque
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from rollbook.infra.settings import Settings
 from rollbook.replay.history.source import StoredRecord, place_of
@@ -13,6 +13,10 @@ _POLL_S = 0.2
 _BATCH = 1_000
 _STALLED_S = 30.0
 _QUEUE_KIB = 16 * 1024
+_REQUEST_S = 5.0
+_ASK_S = 1.0
+"""After so long a refusal is known; librdkafka itself would try until the end."""
+_REMEMBERED = 32
 
 
 class Gone(Exception):
@@ -23,7 +27,8 @@ class Cursor:
     """Holds at most 16 MiB of records that were fetched ahead."""
 
     def __init__(self, settings: Settings) -> None:
-        self._servers = settings.bootstrap_servers
+        self._settings = settings
+        self._faults: deque[KafkaError] = deque(maxlen=_REMEMBERED)
         self.consumer = Consumer(
             settings.client(
                 {
@@ -40,6 +45,7 @@ class Cursor:
                     "reconnect.backoff.max.ms": 1000,
                     # librdkafka writes its troubles to stderr unless told not to; those that matter are raised.
                     "log_level": 0,
+                    "error_cb": self._faults.append,
                 }
             )
         )
@@ -80,6 +86,21 @@ class Cursor:
             return record
         return None
 
+    def partitions(self) -> dict[str, int]:
+        """How many each topic has. Raises EnvironmentFault."""
+        end = time.monotonic() + _REQUEST_S
+        while True:
+            try:
+                # All topics, not one by name: asking for one by name can create it.
+                found = self.consumer.list_topics(timeout=max(0.1, min(_ASK_S, end - time.monotonic()))).topics
+            except KafkaException:
+                self.consumer.poll(0)  # what went wrong on the way is only told from here
+                if time.monotonic() >= end or any(map(self._settings.is_refusal, self._faults)):
+                    raise self._settings.unreachable(self._faults, _REQUEST_S) from None
+            else:
+                self._faults.clear()
+                return {name: len(topic.partitions) for name, topic in found.items()}
+
     def rest(self) -> None:
         """Stop fetching."""
         self._ahead.clear()
@@ -107,8 +128,8 @@ class Cursor:
         if time.monotonic() - quiet_since > _STALLED_S:
             where = place_of(self._topic, self._partition, self.position)
             raise EnvironmentFault(
-                f"{where} on {self._servers}: nothing came for {_STALLED_S:.0f} s: see that the broker is up, then try "
-                "again"
+                f"{where} on {self._settings.bootstrap_servers}: nothing came for {_STALLED_S:.0f} s: see that the "
+                "broker is up, then try again"
             )
 
 

@@ -33,14 +33,10 @@ class KafkaLog:
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has."""
         with self._cursor() as cursor:
-            try:
-                # All topics, not this one by name: asking for one by name can create it.
-                present = cursor.consumer.list_topics(timeout=_REQUEST_S).topics
-            except KafkaException as fault:
-                raise self._unreachable(fault) from None
+            present = cursor.partitions()
         if topic not in present:
             raise self._unknown(f"topic {topic}")
-        return len(present[topic].partitions)
+        return present[topic]
 
     def bounds(self, topic: str, partition: int) -> Bounds:
         """The offsets to be had now; the end is the last stable offset, since the reader is read_committed."""
@@ -52,7 +48,11 @@ class KafkaLog:
             except KafkaException as fault:
                 if fault.args[0].code() in _UNKNOWN:
                     raise self._unknown(f"partition {topic}:{partition}") from None
-                raise self._unreachable(fault) from None
+                problem = self._settings.hidden(fault.args[0].str())
+                raise EnvironmentFault(
+                    f"{topic}:{partition} on {self._settings.bootstrap_servers} cannot be read ({problem}): see that "
+                    "the broker is up, and that the user may read the topic"
+                ) from None
         found = self._bounds[topic, partition] = Bounds(first, end)
         return found
 
@@ -129,13 +129,6 @@ class KafkaLog:
         return BadInput(
             f"{what} does not exist on {self._settings.bootstrap_servers}: see `rollbook topics describe`, and "
             "ROLLBOOK_TOPIC_PREFIX for another prefix"
-        )
-
-    def _unreachable(self, fault: KafkaException) -> EnvironmentFault:
-        return EnvironmentFault(
-            f"no Kafka broker answers at {self._settings.bootstrap_servers} (waited {_REQUEST_S:.0f} s, "
-            f"{fault.args[0].str()}): start one with `rollbook broker start`, or set ROLLBOOK_BOOTSTRAP_SERVERS to a "
-            "running cluster"
         )
 
 

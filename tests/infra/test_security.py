@@ -2,11 +2,14 @@
 
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,10 +26,21 @@ from rollbook.infra.doctor.look import look
 from rollbook.infra.looking.place import Place
 from rollbook.infra.settings import Settings, Topic, variable_for
 from rollbook.infra.topics import check_topics, create_topics
-from rollbook.producers import Coordinator, Options, RewardService, RolloutWorker, Trainer, new_id, new_identity
+from rollbook.producers import (
+    Coordinator,
+    Options,
+    RewardService,
+    RolloutWorker,
+    Trainer,
+    current_epoch,
+    new_id,
+    new_identity,
+    read_payload,
+)
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.schemas.errors import EnvironmentFault
 from rollbook.schemas.partition import partition_of
+from rollbook.schemas.records.common import PayloadRef
 from rollbook.schemas.records.decision import Decision, Outcome
 from rollbook.schemas.records.policy import EvidenceKind
 from rollbook.schemas.records.rollout import FinishReason
@@ -211,19 +225,70 @@ def test_the_operator_sees_and_repairs_the_topics_and_looks_at_the_brokers(secur
     assert "authorizer.class.name" in future.result(10)
 
 
-@pytest.mark.parametrize("wrong", ["password", "user", "certificate"])
-def test_who_is_not_let_in_is_told_so_without_the_secret(secured: Secured, wrong: str) -> None:
+def read_history(settings: Settings) -> None:
+    with KafkaLog(settings) as log:
+        log.bounds(settings.topic(Topic.LIFECYCLE), 0)
+
+
+def make_worker(settings: Settings) -> None:
+    RolloutWorker(settings, "run", "w", options=Options(connect_timeout_s=20))
+
+
+def read_payload_of(settings: Settings) -> None:
+    read_payload(settings, PayloadRef(topic="t", partition=0, offsets=(0,), size=1, sha256="0" * 64))
+
+
+def refusal_of(ask: Callable[[Settings], object], settings: Settings) -> str:
+    with pytest.raises(EnvironmentFault) as refusal:
+        ask(settings)
+    return str(refusal.value)
+
+
+ASKING: tuple[Callable[[Settings], object], ...] = (
+    check_topics,
+    make_worker,
+    read_history,
+    read_payload_of,
+    lambda settings: current_epoch(settings, "run", "t"),
+)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ("password", "sasl.username and sasl.password"),
+        ("user", "sasl.username and sasl.password"),
+        ("certificate", "ssl.ca.location, ssl.certificate.location and ssl.key.location"),
+        ("mechanism", "sasl.mechanism and security.protocol"),
+        ("a plain listener", "security.protocol"),
+    ],
+)
+def test_who_is_not_let_in_is_told_so_with_the_settings_and_without_the_secret(
+    secured: Secured, wrong: str, named: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    known = secured.user(Role.WORKER)
     settings = {
         "password": secured.user(Role.WORKER, f"{SECRET}-wrong"),
         "user": secured.user("nobody"),
         "certificate": secured.tls_user(Role.WORKER, trusting=False),
+        "mechanism": replace(known, kafka=(*known.kafka[:1], ("sasl.mechanism", "SCRAM-SHA-512"), *known.kafka[2:])),
+        "a plain listener": replace(secured.tls_user(Role.WORKER), bootstrap_servers=secured.admin.bootstrap_servers),
     }[wrong]
-    with pytest.raises(EnvironmentFault, match=r"does not let us in \(.*\): see the user, password") as refusal:
-        check_topics(settings)
-    assert SECRET not in str(refusal.value)
-    with pytest.raises(EnvironmentFault) as told:
+    with ThreadPoolExecutor(len(ASKING)) as together:  # each takes a second
+        refusals = list(together.map(lambda ask: refusal_of(ask, settings), ASKING))
+    for refusal in refusals:
+        assert re.fullmatch(rf"the broker at {settings.bootstrap_servers} does not let us in \([^\n]*", refusal)
+        assert refusal.endswith(f": see {named} in ROLLBOOK_KAFKA_* or ROLLBOOK_KAFKA_CONFIG")
+        assert SECRET not in refusal
+    told = capfd.readouterr()
+    assert told.out + told.err == ""
+
+
+@pytest.mark.parametrize("listener", ["sasl", "tls"])
+def test_a_listener_that_wants_to_know_who_we_are_is_no_broker_that_is_down(secured: Secured, listener: str) -> None:
+    settings = replace(secured.admin, bootstrap_servers=getattr(secured, listener))
+    with pytest.raises(EnvironmentFault, match=r"hangs up on us: .*security\.protocol in ROLLBOOK_KAFKA_\*"):
         RolloutWorker(settings, "run", "w", options=Options(connect_timeout_s=1))
-    assert SECRET not in str(told.value)
 
 
 def test_rights_are_set_by_the_command_as_the_operators_admin(

@@ -144,3 +144,10 @@ def test_secrets_are_shown_nowhere() -> None:
         (KafkaError._AUTHENTICATION, "no such token ***", True),
         (KafkaError._TRANSPORT, "down", False),
     ]
+
+
+def test_a_refusal_that_repeats_a_secret_is_told_without_it() -> None:
+    settings = Settings.from_env(SCRAM)
+    told = KafkaError(KafkaError._AUTHENTICATION, f"no such token {SECRET}")
+    assert settings.is_refusal(told)
+    assert "does not let us in (no such token ***)" in str(settings.unreachable([told], 5))
