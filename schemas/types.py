@@ -1,6 +1,7 @@
 """The scalar types of the contract and the base of every record: frozen, strict, nothing extra."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -66,19 +67,31 @@ class Part(BaseModel):
     @classmethod
     def trusted(cls, **fields: Any) -> Self:
         """A record of values that are known to be valid, all fields given: for hot paths, without validation."""
-        made = cls.__new__(cls)
-        _set(made, "__dict__", fields)
-        _set(made, "__pydantic_fields_set__", set(fields))
-        _set(made, "__pydantic_extra__", None)
-        _set(made, "__pydantic_private__", None)
-        return made
+        return _made(cls, fields)
 
     def but(self, **changes: Any) -> Self:
         """The same record with other values, which are known to be valid."""
-        return self.trusted(**(self.__dict__ | changes))
+        return _made(type(self), self.__dict__ | changes)
 
 
+P = TypeVar("P", bound=Part)
 _set = object.__setattr__
+
+
+def _made(model: type[P], fields: dict[str, Any]) -> P:
+    made = model.__new__(model)
+    _set(made, "__dict__", fields)
+    _set(made, "__pydantic_fields_set__", _names_of(model))
+    _set(made, "__pydantic_extra__", None)
+    _set(made, "__pydantic_private__", None)
+    return made
+
+
+@cache
+def _names_of(model: type[Part]) -> set[str]:
+    """All fields: one set that the records of a model share, since a frozen one never changes which were given, and a
+    set a record would be half of what making it costs."""
+    return set(model.model_fields)
 
 
 class NamedText(Part):

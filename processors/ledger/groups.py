@@ -46,12 +46,17 @@ class _Group:
         """Offsets of the ready members, sorted."""
         self.versions: dict[tuple[int, ...], int] = {}
 
-    def count(self, member: TrajectoryState, by: int) -> None:
+    def place(self, member: TrajectoryState, by: int) -> None:
+        """A member came or went; as long as it is here it keeps its place."""
         add(self.places, member.sample_index, by)
         add(self.expected, member.group_expected, by)
-        self.pending += by if member.status in PENDING else 0
-        self.living += by if member.status in LIVE else 0
-        if member.status in IDLE:
+
+    def count(self, member: TrajectoryState, by: int) -> None:
+        """A member is in this state, or no longer."""
+        status = member.status
+        self.pending += by if status in PENDING else 0
+        self.living += by if status in LIVE else 0
+        if status in IDLE:
             add(self.idle, member.sample_index, by)
         if is_ready(member):
             add(self.versions, versions_of(member), by)
@@ -83,26 +88,36 @@ class Groups:
         self._claimable: dict[Shape, list[tuple[int, str]]] = {}
         """(first offset, group) by shape, sorted: a claim takes from the front and never looks at the others."""
 
-    def change(self, key: str, before: TrajectoryState | None, after: TrajectoryState | None) -> None:
+    def change(self, before: TrajectoryState | None, after: TrajectoryState | None) -> None:
         """A trajectory came, changed or went; a reward that is kept apart takes it to another group."""
-        if before is not None and after is not None and _counts_as(before) == _counts_as(after):
-            return
-        for member, by in ((before, -1), (after, 1)):
-            if member is not None:
-                self._count(key, member, by)
+        if before is not None and after is not None and before.apart == after.apart:
+            self._recount(before, after)
+        else:
+            for member, by in ((before, -1), (after, 1)):
+                if member is not None:
+                    self._count(member, by)
 
-    def _count(self, key: str, member: TrajectoryState, by: int) -> None:
+    def _recount(self, before: TrajectoryState, after: TrajectoryState) -> None:
+        """A member changed that stays where it is."""
+        name = _name(after)
+        group = self._groups[name]
+        touched = self._touched(name, group, after.group_id)
+        group.count(before, -1)
+        group.count(after, 1)
+        self._move(touched, after.group_id)
+
+    def _count(self, member: TrajectoryState, by: int) -> None:
+        """A member came or went."""
         name = _name(member)
         group = self._groups.get(name) or self._new(name, member)
         touched = self._touched(name, group, member.group_id)
-        before = [self._place(name, one, member.group_id) for name, one in touched]
+        group.place(member, by)
         group.count(member, by)
         if by > 0:
-            group.members.add(key)
+            group.members.add(member.trajectory_id)
         else:
-            group.members.discard(key)
-        for (other, one), place in zip(touched, before, strict=True):
-            self._move(place, self._place(other, one, member.group_id))
+            group.members.discard(member.trajectory_id)
+        self._move(touched, member.group_id)
         if not group.members:
             self._remove(name, member.group_id)
 
@@ -124,28 +139,34 @@ class Groups:
             if not any(group.apart for group in parts.values()):
                 del self._parts[group_id]
 
-    def _touched(self, name: str, group: _Group, group_id: str) -> list[tuple[str, _Group]]:
-        """The group, and those kept apart from it, whose completeness its members can change."""
-        parts = self._parts.get(group_id, {})
-        return [(name, group), *((n, one) for n, one in parts.items() if _is_apart_from(one, group))]
+    def _touched(self, name: str, group: _Group, group_id: str) -> "list[tuple[str, _Group, _Place | None]]":
+        """The group, and those kept apart from it, whose completeness its members can change; each with its place."""
+        touched = [(name, group)]
+        parts = self._parts.get(group_id)
+        if parts is not None:
+            touched += [(n, one) for n, one in parts.items() if _is_apart_from(one, group)]
+        return [(n, one, self._place(n, one, group_id)) for n, one in touched]
 
     def _place(self, name: str, group: _Group, group_id: str) -> "_Place | None":
-        whole = [other for other in self._parts.get(group_id, {}).values() if _is_apart_from(group, other)]
-        shape = group.shape(whole)
+        parts = self._parts.get(group_id)
+        shape = group.shape([] if parts is None else [one for one in parts.values() if _is_apart_from(group, one)])
         return None if shape is None else (shape, (group.offsets[0], name))
 
-    def _move(self, before: "_Place | None", after: "_Place | None") -> None:
-        if before == after:
-            return
-        if before is not None:
-            shape, entry = before
-            alike = self._claimable[shape]
-            _remove(alike, entry)
-            if not alike:
-                del self._claimable[shape]
-        if after is not None:
-            shape, entry = after
-            insort(self._claimable.setdefault(shape, []), entry)
+    def _move(self, touched: "list[tuple[str, _Group, _Place | None]]", group_id: str) -> None:
+        """Each of them from its place before to that of now."""
+        for name, group, before in touched:
+            after = self._place(name, group, group_id)
+            if before == after:
+                continue
+            if before is not None:
+                shape, entry = before
+                alike = self._claimable[shape]
+                _remove(alike, entry)
+                if not alike:
+                    del self._claimable[shape]
+            if after is not None:
+                shape, entry = after
+                insort(self._claimable.setdefault(shape, []), entry)
 
     def members(self, group_id: str) -> list[str]:
         """Ids of the known members of a group, sorted."""
@@ -199,13 +220,6 @@ def _remove(ordered: list[Any], value: object) -> None:
     del ordered[at]
 
 
-def _counts_as(member: TrajectoryState) -> tuple[object, ...]:
-    """All that its group knows of a member."""
-    status = member.status
-    kinds = (status in PENDING, status in IDLE, status in LIVE, is_ready(member))
-    return (*kinds, member.apart, member.sample_index, member.group_expected, member.policies, member.generated_offset)
-
-
 def is_ready(member: TrajectoryState) -> bool:
     """Whether it waits to be trained on."""
     return member.status is TrajectoryStatus.REWARDED and member.purpose is Purpose.TRAIN
@@ -213,7 +227,7 @@ def is_ready(member: TrajectoryState) -> bool:
 
 def versions_of(member: TrajectoryState) -> tuple[int, ...]:
     """The versions of all its model spans, sorted."""
-    return tuple(ref.version for ref in member.policies)
+    return tuple([ref.version for ref in member.policies])
 
 
 def add(counts: MutableMapping[K, int], key: K, by: int) -> None:

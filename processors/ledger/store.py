@@ -30,6 +30,7 @@ from rollbook.schemas.records.run import Enforcement
 from rollbook.schemas.types import Part
 
 K = TypeVar("K", str, int)
+L = TypeVar("L", str, int)
 V = TypeVar("V", bound=Part)
 NO_CHAIN = "0" * 64
 
@@ -93,8 +94,10 @@ class Table(Generic[K, V]):
 
     def put(self, key: K, value: V) -> V:
         """Set a record."""
-        self._journal.note(self, key, self._rows.get(key))
-        self.assign(key, value)
+        before = self._rows.get(key)
+        self._journal.note(self, key, before)
+        self._rows[key] = value
+        self._index(key, before, value)
         return value
 
     def drop(self, key: K) -> None:
@@ -161,25 +164,42 @@ class Trajectories(Table[str, TrajectoryState]):
         return [self._rows[key] for key in sorted(found)]
 
     def _index(self, key: str, before: TrajectoryState | None, after: TrajectoryState | None) -> None:
-        for trajectory, by in ((before, -1), (after, 1)):
-            if trajectory is None:
-                continue
-            if trajectory.status in LIVE:
-                self.live += by
-                add(self._by_version, (behavior_version(trajectory), trajectory.status), by)
-                self._index_spans(key, versions_of(trajectory), by)
-            if is_ready(trajectory):
-                add(self._ready, versions_of(trajectory), by)
-        self.groups.change(key, before, after)
+        if before is not None and after is not None and _indexed(before) == _indexed(after):
+            return
+        spans_before = () if before is None else self._count(before, -1)
+        spans_after = () if after is None else self._count(after, 1)
+        if spans_before != spans_after:
+            self._index_spans(key, spans_before, spans_after)
+        self.groups.change(before, after)
 
-    def _index_spans(self, key: str, versions: Iterable[int], by: int) -> None:
-        for version in versions:
-            if by > 0:
-                self._with_span.setdefault(version, set()).add(key)
-            elif version in self._with_span:
-                self._with_span[version].discard(key)
-                if not self._with_span[version]:
-                    del self._with_span[version]
+    def _count(self, trajectory: TrajectoryState, by: int) -> tuple[int, ...]:
+        """Count it, and say under which versions it can be found: those of its spans while it lives."""
+        if trajectory.status not in LIVE:
+            return ()
+        versions = versions_of(trajectory)
+        self.live += by
+        add(self._by_version, (versions[0], trajectory.status), by)
+        if is_ready(trajectory):
+            add(self._ready, versions, by)
+        return versions
+
+    def _index_spans(self, key: str, before: Iterable[int], after: Iterable[int]) -> None:
+        was, now = set(before), set(after)  # of one version a trajectory can have spans of several hashes
+        for version in was - now:
+            _relate(self._with_span, version, key, -1)
+        for version in now - was:
+            _relate(self._with_span, version, key, 1)
+
+
+def _indexed(trajectory: TrajectoryState) -> tuple[object, ...]:
+    """All of a trajectory that its table's indexes know, beside its id and its place in its group, which it keeps."""
+    return (
+        trajectory.status,
+        trajectory.policies,
+        trajectory.apart,
+        trajectory.purpose,
+        trajectory.generated_offset,
+    )
 
 
 class Pending(Table[str, PendingFact]):
@@ -246,7 +266,7 @@ class Policies(Table[int, PolicyState]):
                 _relate(self._heirs, policy.source_version, key, by)
 
 
-def _relate(index: dict[K, set[int]], of: K, key: int, by: int) -> None:
+def _relate(index: dict[K, set[L]], of: K, key: L, by: int) -> None:
     if by > 0:
         index.setdefault(of, set()).add(key)
         return
@@ -346,10 +366,7 @@ class Run:
     def tally(self, name: str, by: int = 1) -> None:
         """Count what has happened: figures of the whole run need more than what it has not forgotten."""
         known = self.tallies.get(name)
-        self.tallies.put(
-            name,
-            Tally(name=name, count=by) if known is None else known.but(count=known.count + by),
-        )
+        self.tallies.put(name, Tally.trusted(name=name, count=by if known is None else known.count + by))
 
     @property
     def floor(self) -> int:
