@@ -37,7 +37,7 @@ def admit(run: Run, record: Admit, at: At) -> Verdict:
     left = _left(run, update)
     broken = next((Reason(one.reason) for one in items if one.reason != Reason.OK), None) if run.observes else None
     verdict = of_update(record, Outcome.ACCEPTED, broken or Reason.OK, items=items, violation=broken is not None)
-    grown = update.model_copy(update={"held": left, "last_activity_offset": at.offset, "in_doubt": False})
+    grown = update.but(held=left, last_activity_offset=at.offset, in_doubt=False)
     run.updates.put(record.update_id, remember(grown, record, record.part, at, verdict))
     return verdict
 
@@ -69,7 +69,7 @@ def _admit(
     else:
         refusal = lag_gate(fresh) or drift_gate(ratio, config.admission.max_mean_abs_log_ratio)
     if refusal is None:
-        after = held.model_copy(update={"admitted_ratio": ratio, "lag": lag})
+        after = held.but(admitted_ratio=ratio, lag=lag)
         run.trajectories.put(trajectory_id, after)
         return item(trajectory_id, found.reason, held, after, lag=lag, freshness=fresh, ratio=ratio)
     after = held

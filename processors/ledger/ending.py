@@ -49,7 +49,7 @@ def _operators_abort(run: Run, record: Abort, at: At) -> Verdict:
     if update.status is UpdateStatus.STARTED and update.learner is not None:
         learner = run.learners.get(update.learner.learner_id)
         assert learner is not None, "an open update has a started learner"
-        run.learners.put(learner.learner_id, learner.model_copy(update={"fenced": True}))
+        run.learners.put(learner.learner_id, learner.but(fenced=True))
         fenced = _end_others(run, update)
     verdict = _abort(run, record, update, at)
     return replace(verdict, mass_changes=(*verdict.mass_changes, *fenced))
@@ -101,7 +101,7 @@ def renew(run: Run, record: Renew, at: At) -> Verdict:
         return refusal
     update = run.updates.get(record.update_id)
     assert update is not None, "refuse answers for an unknown update"
-    alive = update.model_copy(update={"last_activity_offset": at.offset, "in_doubt": False})
+    alive = update.but(last_activity_offset=at.offset, in_doubt=False)
     run.updates.put(record.update_id, alive)
     return of_update(record, Outcome.ACCEPTED, Reason.OK)
 
@@ -120,7 +120,7 @@ def lease_expired(run: Run, record: LeaseExpired, at: At) -> Verdict:
     if update.status is UpdateStatus.STARTED or run.observes:
         if update.in_doubt:
             return _of_clerk(record, Outcome.DUPLICATE, Reason.DUPLICATE)
-        run.updates.put(record.update_id, update.model_copy(update={"in_doubt": True}))
+        run.updates.put(record.update_id, update.but(in_doubt=True))
         return _of_clerk(record, Outcome.ACCEPTED, Reason.IN_DOUBT)
     items, changes = _give_up(run, update, Event.ABORT, at)
     return _of_clerk(record, Outcome.ACCEPTED, found.reason, items=items, changes=changes)
@@ -174,7 +174,7 @@ def recording_sealed(run: Run, record: RecordingSealed, at: At) -> Verdict:
     if len(update.sealed) >= MAX_ITEMS:
         return of_update(record, Outcome.REJECTED, Reason.UPDATE_FULL, f"{MAX_ITEMS} ranks")
     entry = SealedRank(rank=record.rank, content=at.content, offset=at.offset)
-    run.updates.put(record.update_id, update.model_copy(update={"sealed": (*update.sealed, entry)}))
+    run.updates.put(record.update_id, update.but(sealed=(*update.sealed, entry)))
     return of_update(record, Outcome.ACCEPTED, Reason.OK, f"rank {record.rank}")
 
 

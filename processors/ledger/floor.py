@@ -81,7 +81,7 @@ def _forget_names(run: Run, forgotten: list[TrajectoryState]) -> None:
         assert update is not None, "updates are never forgotten"
         left = tuple(name for name in update.trained if name not in gone)
         count = update.forgotten + len(gone)
-        run.updates.put(update_id, update.model_copy(update={"trained": left, "forgotten": count}))
+        run.updates.put(update_id, update.but(trained=left, forgotten=count))
 
 
 def _drop_pending(run: Run, floor: int) -> list[str]:

@@ -110,7 +110,7 @@ class Ledger:
             raise
 
     def _fold(self, record: SourceRecord) -> Folded:
-        source = SourcePosition(
+        source = SourcePosition.trusted(  # what the broker says of a record
             partition=record.partition, offset=record.offset, sha256=hashlib.sha256(record.value or b"").hexdigest()
         )
         try:
@@ -170,12 +170,6 @@ class Ledger:
     ) -> Folded:
         tally(of_run, record_type, verdict)
         head = of_run.head
-        learner_state = None if verdict.learner_id is None else of_run.learners.get(verdict.learner_id)
-        learner_ref = None
-        if verdict.learner_id is not None:
-            learner_ref = LearnerRef(
-                learner_id=verdict.learner_id, epoch=0 if learner_state is None else learner_state.epoch
-            )
         decision = Decision.trusted(
             run_id=of_run.run_id,
             sequence=head.sequence + 1,
@@ -188,7 +182,7 @@ class Ledger:
             detail=verdict.detail,
             subject=verdict.subject,
             update_id=verdict.update_id,
-            learner=learner_ref,
+            learner=_learner(of_run, verdict.learner_id),
             active_policy=head.active,
             config_version=head.config_version,
             fold_version=head.fold_version,
@@ -215,6 +209,13 @@ class Ledger:
         ]
 
 
+def _learner(of_run: Run, learner_id: str | None) -> LearnerRef | None:
+    if learner_id is None:
+        return None
+    state = of_run.learners.get(learner_id)
+    return LearnerRef.trusted(learner_id=learner_id, epoch=0 if state is None else state.epoch)
+
+
 def _without_lists(decision: Decision) -> Decision:
     """A decision that would not fit its topic, with digests in place of its lists: what they held is in the log."""
     omitted = (
@@ -222,14 +223,12 @@ def _without_lists(decision: Decision) -> Decision:
         *mass_change("released facts omitted", (one.subject_id for one in decision.released)),
         *mass_change("workers omitted", (*decision.missing_workers, *decision.mismatched_workers)),
     )
-    return decision.model_copy(
-        update={
-            "items": (),
-            "released": (),
-            "missing_workers": (),
-            "mismatched_workers": (),
-            "mass_changes": (*decision.mass_changes, *omitted),
-        }
+    return decision.but(
+        items=(),
+        released=(),
+        missing_workers=(),
+        mismatched_workers=(),
+        mass_changes=(*decision.mass_changes, *omitted),
     )
 
 

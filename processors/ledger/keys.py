@@ -9,11 +9,12 @@ from rollbook.schemas.records.ledger import Position
 from rollbook.schemas.types import Part
 
 POSITION = "position"
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 
 def key_of(run_id: str, kind: str, name: str | int) -> bytes:
     """The key of a record of the ledger topic."""
-    return json.dumps([run_id, kind, name], separators=(",", ":"), ensure_ascii=False).encode()
+    return _ENCODER.encode([run_id, kind, name]).encode()
 
 
 def position_key(partition: int) -> bytes:

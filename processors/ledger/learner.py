@@ -115,7 +115,7 @@ def _orphan_checkpoints(run: Run, learner_id: str, undone: Sequence[UpdateState]
     ids = []
     for saved in run.checkpoints.values():
         if saved.learner_id == learner_id and saved.commit_order >= first and not saved.orphaned:
-            run.checkpoints.put(saved.checkpoint_id, saved.model_copy(update={"orphaned": True}))
+            run.checkpoints.put(saved.checkpoint_id, saved.but(orphaned=True))
             ids.append(saved.checkpoint_id)
     return ids
 
@@ -174,7 +174,7 @@ def end_update(run: Run, update: UpdateState, status: UpdateStatus, *events: Eve
         assert held is not None, "what an update holds is never forgotten"
         give_back(run, held, *events)
     ended = {"status": status, "held": (), "answers": (), "in_doubt": False, "end_content": content}
-    run.updates.put(update.update_id, update.model_copy(update=ended))
+    run.updates.put(update.update_id, update.but(**ended))
     return list(update.held)
 
 
@@ -183,7 +183,7 @@ def roll_back(run: Run, updates: Sequence[UpdateState]) -> list[str]:
     or one of them could take it."""
     for update in updates:
         undone = {"status": UpdateStatus.ROLLED_BACK, "trained": ()}
-        run.updates.put(update.update_id, update.model_copy(update=undone))
+        run.updates.put(update.update_id, update.but(**undone))
     names = [name for update in updates for name in update.trained]
     for name in names:
         trained = run.trajectories.get(name)
@@ -244,4 +244,4 @@ def remember(update: UpdateState, record: UpdateRecord, part: int, at: At, verdi
         reason=verdict.reason.value,
         items=verdict.items,
     )
-    return update.model_copy(update={"answers": (*update.answers, first)})
+    return update.but(answers=(*update.answers, first))

@@ -16,7 +16,7 @@ def move(run: Run, trajectory: TrajectoryState, *events: Event, **changes: objec
     for event in events:
         status = next_state(status, event)
         run.tally(event.value)
-    after = trajectory.model_copy(update={"status": status, "revision": trajectory.revision + 1, **changes})
+    after = trajectory.but(status=status, revision=trajectory.revision + 1, **changes)
     return run.trajectories.put(trajectory.trajectory_id, after)
 
 
@@ -52,7 +52,7 @@ def take_trained(run: Run, trajectory: TrajectoryState) -> tuple[tuple[Event, ..
         update = run.updates.get(update_id)
         if update is not None and update.status is UpdateStatus.COMMITTED:
             name = trajectory.trajectory_id
-            run.updates.put(update_id, update.model_copy(update={"trained": (*update.trained, name)}))
+            run.updates.put(update_id, update.but(trained=(*update.trained, name)))
             others = tuple(other for other in trajectory.trained_by if other != update_id)
             return (Event.RESERVE, Event.COMMIT), {"update_id": update_id, "trained_by": others}
     return (), {}
@@ -90,7 +90,7 @@ def orphan_policies(run: Run, update_ids: Iterable[str]) -> list[int]:
     found = [policy for version in sorted(containing) if (policy := run.policies.get(version)) is not None]
     newly = [policy for policy in found if not policy.orphaned]
     for policy in newly:
-        run.policies.put(policy.version, policy.model_copy(update={"orphaned": True}))
+        run.policies.put(policy.version, policy.but(orphaned=True))
     active = run.head.active
     if active is not None and any(policy.version == active.version for policy in newly):
         run.change_head(active_orphaned=True)

@@ -40,7 +40,7 @@ def policy_prepared(run: Run, record: PolicyPrepared, at: At) -> Verdict:
         return Verdict(Outcome.REJECTED, Reason.CONFLICT, f"update {again} is contained in its parent already", about)
     policy = _new_policy(run, record, source, restored is not None, at)
     committed, waiting = _committed_early(run, policy)
-    run.policies.put(record.version, policy.model_copy(update={"committed": committed}))
+    run.policies.put(record.version, policy.but(committed=committed))
     changes = quarantine_tainted(run, (record.version,), "a tainted policy")
     return Verdict(
         found.outcome,
@@ -121,7 +121,7 @@ def policy_committed(run: Run, record: PolicyCommitted, at: At) -> Verdict:
     if policy is not None and policy.artifact.hash != ref.artifact_hash:
         return Verdict(Outcome.REJECTED, Reason.ARTIFACT_MISMATCH, f"known as {policy.artifact.hash}", about)
     if policy is not None and found.outcome is Outcome.ACCEPTED:
-        run.policies.put(ref.version, policy.model_copy(update={"committed": True}))
+        run.policies.put(ref.version, policy.but(committed=True))
     return Verdict(found.outcome, found.reason, subject=about)
 
 
@@ -206,7 +206,7 @@ def activate(run: Run, record: Activate, at: At) -> Verdict:
     if acks is not None and not run.observes:
         return Verdict(Outcome.REJECTED, acks, subject=about, missing_workers=missing, mismatched_workers=mismatched)
     activated = {"activated": True, "activated_offset": at.offset, "activation_content": at.content}
-    run.policies.put(wanted.version, policy.model_copy(update=activated))
+    run.policies.put(wanted.version, policy.but(**activated))
     run.change_head(active=wanted, active_orphaned=policy.orphaned)
     broken = refusal or acks
     return Verdict(
@@ -228,7 +228,7 @@ def policy_abandoned(run: Run, record: PolicyAbandoned, at: At) -> Verdict:
     about = subject("policy", record.version, "" if policy is None else policy.artifact.hash)
     if policy is None or found.outcome is not Outcome.ACCEPTED:
         return Verdict(found.outcome, found.reason, subject=about)
-    run.policies.put(record.version, policy.model_copy(update={"abandoned": True}))
+    run.policies.put(record.version, policy.but(abandoned=True))
     changes = quarantine_tainted(run, (record.version,), "an abandoned policy")
     return Verdict(found.outcome, found.reason, record.reason.value, about, mass_changes=changes)
 

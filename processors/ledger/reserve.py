@@ -42,9 +42,7 @@ def reserve(run: Run, record: Reserve, at: At) -> Verdict:
             record, Outcome.REJECTED, first if record.claim is None else Reason.NOTHING_TAKEN, detail, items=items
         )
     verdict = of_update(record, Outcome.ACCEPTED, Reason.OK, detail, items=items)
-    grown = update.model_copy(
-        update={"held": (*update.held, *added), "last_activity_offset": at.offset, "in_doubt": False}
-    )
+    grown = update.but(held=(*update.held, *added), last_activity_offset=at.offset, in_doubt=False)
     run.updates.put(record.update_id, remember(grown, record, record.part, at, verdict))
     return verdict
 
@@ -74,9 +72,7 @@ def _observed(run: Run, record: Reserve, at: At, update: UpdateState, judged: li
     items = tuple(_take(run, update, found) if found in free else _unchanged(found) for found in judged)
     broken = next((found.reason for found in judged if not found.passes), None)
     verdict = of_update(record, Outcome.ACCEPTED, broken or Reason.OK, items=items, violation=broken is not None)
-    grown = update.model_copy(
-        update={"held": (*update.held, *added), "last_activity_offset": at.offset, "in_doubt": False}
-    )
+    grown = update.but(held=(*update.held, *added), last_activity_offset=at.offset, in_doubt=False)
     run.updates.put(record.update_id, remember(grown, record, record.part, at, verdict))
     return verdict
 

@@ -26,13 +26,7 @@ def reward_ready(run: Run, record: RewardReady, at: At) -> Verdict:
     decided = [
         _fact(
             run,
-            PendingFact(
-                subject_id=reward.trajectory_id,
-                record_type="RewardReady",
-                content=content_of(record, reward),
-                offset=at.offset,
-                apart=apart,
-            ),
+            _told("RewardReady", reward.trajectory_id, content_of(record, reward), at, apart=apart),
         )
         for reward in record.items
     ]
@@ -45,13 +39,7 @@ def reward_ready(run: Run, record: RewardReady, at: At) -> Verdict:
 def reward_failed(run: Run, record: RewardFailed, at: At) -> Verdict:
     """The reward could not be had; the trajectory keeps waiting for a later one, but its group no longer does. Each
     attempt may fail for its own reason: the last account counts."""
-    fact = PendingFact(
-        subject_id=record.trajectory_id,
-        record_type="RewardFailed",
-        content=at.content,
-        offset=at.offset,
-        cause=record.reason.value,
-    )
+    fact = _told("RewardFailed", record.trajectory_id, at.content, at, cause=record.reason.value)
     decided, released = _fact(run, fact)
     outcome, reason = outcome_of((decided,), (Reason.REWARD_FAILED,))
     about = subject("trajectory", record.trajectory_id)
@@ -122,6 +110,22 @@ def tally_cause(run: Run, fact: PendingFact) -> None:
         run.tally(f"{Reason.REWARD_FAILED.value}: {fact.cause}")
 
 
+def _told(
+    record_type: str, trajectory_id: str, content: str, at: At, *, apart: str = "", cause: str = ""
+) -> PendingFact:
+    return PendingFact.trusted(  # all of it comes from a validated record
+        subject_id=trajectory_id,
+        record_type=record_type,
+        content=content,
+        offset=at.offset,
+        artifact_hash="",
+        apart=apart,
+        replaced="",
+        trained_by=(),
+        cause=cause,
+    )
+
+
 def _fact(run: Run, fact: PendingFact) -> tuple[ItemDecision, tuple[Released, ...]]:
     """What becomes of a reward or of its failure, and of the facts whose turn comes with it."""
     known = run.trajectories.get(fact.subject_id)
@@ -134,7 +138,7 @@ def _fact(run: Run, fact: PendingFact) -> tuple[ItemDecision, tuple[Released, ..
     if known is None or found.outcome is not Outcome.ACCEPTED:
         return item(fact.subject_id, found.reason, known), ()
     if not found.events:
-        after = run.trajectories.put(fact.subject_id, known.model_copy(update=rewarding(known, fact)))
+        after = run.trajectories.put(fact.subject_id, known.but(**rewarding(known, fact)))
         return item(fact.subject_id, found.reason, known, after), ()
     events, changes = take_trained(run, known) if ready else ((), {})
     after = move(run, known, *found.events, *events, **rewarding(known, fact), **changes)
@@ -150,6 +154,6 @@ def _keep(run: Run, fact: PendingFact, known: TrajectoryState | None) -> tuple[I
             return item(fact.subject_id, Reason.DUPLICATE, known), ()
         if waiting.record_type != "RewardFailed":
             return item(fact.subject_id, Reason.CONFLICT, known), ()
-        fact = fact.model_copy(update={"replaced": waiting.content})
+        fact = fact.but(replaced=waiting.content)
     kept, evicted = keep(run, fact)
     return item(fact.subject_id, Reason.PENDING if kept else Reason.PENDING_FULL, known), evicted

@@ -1,7 +1,5 @@
 """Dispatched, Generated and GenerationFailed: trajectories become known, and facts that waited take their turn."""
 
-from dataclasses import replace
-
 from rollbook.processors.ledger.matrix import Row, StateOf, row
 from rollbook.processors.ledger.moves import tainted, take_trained
 from rollbook.processors.ledger.reward import rewarding, tally_cause
@@ -28,33 +26,32 @@ def dispatched(run: Run, record: Dispatched, at: At) -> Verdict:
     refused = _refused(run, {record.policy})
     if refused is not None:
         return Verdict(Outcome.REJECTED, refused, subject=subject("trajectory", record.identity.trajectory_id))
-    begun = _through(run, _new(record.identity, {record.policy}, at), NONE, Event.DISPATCHED)
-    fresh, reason = _untainted(run, begun, found.reason)
+    begun = _new(record.identity, {record.policy}, at)
+    fresh, reason = _untainted(run, begun.but(status=_through(run, NONE, Event.DISPATCHED)), found.reason)
     fresh, trained = _trained_already(run, fresh, ())
     run.trajectories.put(fresh.trajectory_id, fresh)
     over = fresh.status is not TrajectoryStatus.DISPATCHED
     released = let_go(run, fresh.trajectory_id) if over else ()
-    return replace(_verdict(None, Outcome.ACCEPTED, reason, fresh), released=(*released, *trained))
+    return _verdict(None, Outcome.ACCEPTED, reason, fresh, released=(*released, *trained))
 
 
 def generated(run: Run, record: Generated, at: At) -> Verdict:
     """A whole trajectory; a reward that waited for it is applied as part of the same change."""
-    about = subject("trajectory", record.identity.trajectory_id)
     known, found, refusal = _meet(run, "Generated", record.identity, at)
     if refusal is not None:
         return refusal
     spans = {span.policy for segment in record.segments for span in segment.spans if span.policy is not None}
     refused = _refused(run, spans, known) or _unpinned(run, record)
     if refused is not None:
-        return Verdict(Outcome.REJECTED, refused, subject=about)
-    active_tokens = sum(segment.active_tokens for segment in record.segments)
-    fresh = _new(record.identity, spans, at).model_copy(
-        update={
-            "apart": _apart(run, record),
-            "purpose": record.purpose,
-            "active_tokens": active_tokens,
-            "evidence_digest": trajectory_evidence_digest([segment.evidence_digest for segment in record.segments]),
-        }
+        return Verdict(Outcome.REJECTED, refused, subject=subject("trajectory", record.identity.trajectory_id))
+    fresh = _new(
+        record.identity,
+        spans,
+        at,
+        apart=_apart(run, record),
+        purpose=record.purpose,
+        active_tokens=sum(segment.active_tokens for segment in record.segments),
+        evidence_digest=trajectory_evidence_digest([segment.evidence_digest for segment in record.segments]),
     )
     return _arrive(run, known, fresh, found)
 
@@ -70,8 +67,7 @@ def generation_failed(run: Run, record: GenerationFailed, at: At) -> Verdict:
     if record.policy.version < run.floor and not awaited:  # what is forgotten must not fail twice
         about = subject("trajectory", record.identity.trajectory_id)
         return Verdict(Outcome.REJECTED, Reason.BEYOND_HORIZON, record.reason.value, about)
-    verdict = _arrive(run, known, _new(record.identity, {record.policy}, at), found)
-    return replace(verdict, detail=record.reason.value)
+    return _arrive(run, known, _new(record.identity, {record.policy}, at), found, record.reason.value)
 
 
 def _meet(
@@ -95,16 +91,27 @@ def _meet(
 
 
 def _verdict(
-    before: TrajectoryState | None, outcome: Outcome, reason: Reason, after: TrajectoryState | None = None
+    before: TrajectoryState | None,
+    outcome: Outcome,
+    reason: Reason,
+    after: TrajectoryState | None = None,
+    *,
+    detail: str = "",
+    released: tuple[Released, ...] = (),
 ) -> Verdict:
     about = after or before
     assert about is not None, "a verdict is about a trajectory"
     decided = item(about.trajectory_id, reason, before, after)
     if before is None:
-        decided = decided.model_copy(update={"state_before": NONE})
+        decided = decided.but(state_before=NONE)
     accepted = outcome is Outcome.ACCEPTED
     return Verdict(
-        outcome, Reason.OK if accepted else reason, subject=subject("trajectory", about.trajectory_id), items=(decided,)
+        outcome,
+        Reason.OK if accepted else reason,
+        detail=detail,
+        subject=subject("trajectory", about.trajectory_id),
+        items=(decided,),
+        released=released,
     )
 
 
@@ -129,39 +136,56 @@ def _apart(run: Run, record: Generated) -> str:
     return "" if usual else record.contract_hash
 
 
-def _new(identity: TrajectoryIdentity, policies: set[PolicyRef], at: At) -> TrajectoryState:
-    return TrajectoryState(
+def _new(
+    identity: TrajectoryIdentity,
+    policies: set[PolicyRef],
+    at: At,
+    *,
+    apart: str = "",
+    purpose: Purpose = Purpose.TRAIN,
+    active_tokens: int = 0,
+    evidence_digest: str = "",
+) -> TrajectoryState:
+    return TrajectoryState.trusted(  # all of it comes from a validated record
         trajectory_id=identity.trajectory_id,
         status=TrajectoryStatus.DISPATCHED,
         revision=1,
         group_id=identity.group_id,
         sample_index=identity.sample_index,
         group_expected=identity.group_expected,
-        purpose=Purpose.TRAIN,
+        apart=apart,
+        purpose=purpose,
         policies=tuple(sorted(policies, key=lambda ref: (ref.version, ref.artifact_hash))),
-        active_tokens=0,
-        evidence_digest="",
+        active_tokens=active_tokens,
+        evidence_digest=evidence_digest,
         content=at.content,
         generated_offset=at.offset,
+        reward_content="",
+        failure_content="",
+        reward_offset=None,
+        update_id="",
+        trained_by=(),
+        lag=None,
+        admitted_ratio=None,
     )
 
 
-def _arrive(run: Run, known: TrajectoryState | None, fresh: TrajectoryState, found: Row) -> Verdict:
+def _arrive(run: Run, known: TrajectoryState | None, fresh: TrajectoryState, found: Row, detail: str = "") -> Verdict:
     """Enter a trajectory in its final state: with the fact that waited for it, in quarantine where it is tainted."""
-    after = fresh.model_copy(update={"revision": 1 if known is None else known.revision + 1})
-    after = _through(run, after, NONE if known is None else known.status, *found.events)
+    status = _through(run, NONE if known is None else known.status, *found.events)
+    after = fresh.but(status=status, revision=1 if known is None else known.revision + 1)
     released: tuple[Released, ...] = ()
     fact = reward_of(run, fresh.trajectory_id)
     if fact is not None:
         waited = row(StateOf.TRAJECTORY, fact.record_type, after.status)
         if waited.outcome is Outcome.ACCEPTED:
-            after = _through(run, after.model_copy(update=rewarding(after, fact)), after.status, *waited.events)
+            after = after.but(status=_through(run, status, *waited.events), **rewarding(after, fact))
             tally_cause(run, fact)
         released = (drop(run, fact, waited.reason),)
     after, reason = _untainted(run, after, found.reason)
     after, trained = _trained_already(run, after, () if known is None else known.trained_by)
     run.trajectories.put(fresh.trajectory_id, after)
-    return replace(_verdict(known, Outcome.ACCEPTED, reason, after), released=(*released, *trained))
+    return _verdict(known, Outcome.ACCEPTED, reason, after, detail=detail, released=(*released, *trained))
 
 
 def _trained_already(
@@ -170,26 +194,26 @@ def _trained_already(
     """What an update trained on before it was known is consumed with its reward, or keeps the mark until that comes."""
     fact = training_of(run, arriving.trajectory_id)
     by = (*marked, *(() if fact is None else fact.trained_by))
-    after = arriving.model_copy(update={"trained_by": by})
+    after = arriving.but(trained_by=by) if by else arriving
     if after.status is TrajectoryStatus.REWARDED:
         events, changes = take_trained(run, after)
-        after = _through(run, after.model_copy(update=changes), after.status, *events)
+        after = after.but(status=_through(run, after.status, *events), **changes)
     reason = (
         Reason.OK if after.status in LIVE or after.status is TrajectoryStatus.CONSUMED else Reason.ILLEGAL_TRANSITION
     )
     return after, () if fact is None else (drop(run, fact, reason),)
 
 
-def _through(run: Run, arriving: TrajectoryState, status: str, *events: Event) -> TrajectoryState:
-    """A trajectory on its way in, taken through events from a state."""
+def _through(run: Run, status: str, *events: Event) -> TrajectoryStatus:
+    """The state of a trajectory on its way in, after events."""
     for event in events:
         status = next_state(status, event)
         run.tally(event.value)
-    return arriving.model_copy(update={"status": TrajectoryStatus(status)})
+    return TrajectoryStatus(status)
 
 
 def _untainted(run: Run, arrived: TrajectoryState, reason: Reason) -> tuple[TrajectoryState, Reason]:
     """What arrives by a policy that was undone, given up, or is known with another hash, arrives in quarantine."""
     if not (allowed(arrived.status, Event.QUARANTINE) and tainted(run, arrived)):
         return arrived, reason
-    return _through(run, arrived, arrived.status, Event.QUARANTINE), Reason.QUARANTINED
+    return arrived.but(status=_through(run, arrived.status, Event.QUARANTINE)), Reason.QUARANTINED

@@ -18,19 +18,18 @@ _NO = (Outcome.REJECTED, Outcome.INVALID, Outcome.UNDECODABLE)
 
 def tally(run: Run, record_type: str, verdict: Verdict) -> None:
     """Count the causes and refusals of a decision: rows at the gates, elsewhere records."""
-    for name, count in sorted(_counted(record_type, verdict).items()):
+    for name, count in sorted(Counter(_counted(record_type, verdict)).items()):
         run.tally(name, count)
 
 
-def _counted(record_type: str, verdict: Verdict) -> Counter[str]:
+def _counted(record_type: str, verdict: Verdict) -> list[str]:
     if record_type in _GATES and verdict.items:
         if verdict.outcome is Outcome.DUPLICATE:
-            return Counter()
-        reasons = (one.reason for one in verdict.items if one.reason not in _PASSED)
-        return Counter(f"{record_type} refused: {reason}" for reason in reasons)
+            return []
+        return [f"{record_type} refused: {one.reason}" for one in verdict.items if one.reason not in _PASSED]
     if verdict.outcome in _NO:
-        return Counter([f"{record_type or 'record'} refused: {verdict.reason.value}"])
+        return [f"{record_type or 'record'} refused: {verdict.reason.value}"]
     done = _WITH_A_CAUSE.get(record_type)
     if done is None:
-        return Counter()
-    return Counter(f"{done.value}: {verdict.detail}" for one in verdict.items if one.reason == done)
+        return []
+    return [f"{done.value}: {verdict.detail}" for one in verdict.items if one.reason == done]

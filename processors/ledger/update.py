@@ -33,7 +33,7 @@ def update_started(run: Run, record: UpdateStarted, at: At) -> Verdict:
     verdict = of_update(
         record, Outcome.ACCEPTED, *(broken or (Reason.OK, "")), items=items, violation=broken is not None
     )
-    started = update.model_copy(update={"status": UpdateStatus.STARTED})
+    started = update.but(status=UpdateStatus.STARTED)
     run.updates.put(record.update_id, remember(started, record, 0, at, verdict))
     return verdict
 
@@ -69,7 +69,7 @@ def commit(run: Run, record: Commit, at: At) -> Verdict:
         "commit_order": order,
         "trained": tuple(one.trajectory_id for one in items if one.reason == Reason.TRAINED),
     }
-    run.updates.put(record.update_id, update.model_copy(update=committed))
+    run.updates.put(record.update_id, update.but(**committed))
     return of_update(record, Outcome.ACCEPTED, *(broken or (Reason.OK, "")), items=items, violation=broken is not None)
 
 
@@ -149,7 +149,7 @@ def _mark(run: Run, update: UpdateState, row: TrajectoryState) -> ItemDecision:
     coming = row.status in _UNREWARDED
     comes_back = coming or row.status in (TrajectoryStatus.RESERVED, TrajectoryStatus.CONSUMED)
     if comes_back and len(row.trained_by) < _MOST_MARKS:
-        marked = row.model_copy(update={"trained_by": (*row.trained_by, update.update_id)})
+        marked = row.but(trained_by=(*row.trained_by, update.update_id))
         run.trajectories.put(row.trajectory_id, marked)
     return item(row.trajectory_id, Reason.PENDING if coming else Reason.NOT_HELD, row)
 

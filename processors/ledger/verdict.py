@@ -50,7 +50,7 @@ class Verdict:
 
 def subject(kind: str, name: object, artifact_hash: str = "") -> Subject:
     """What a decision is about."""
-    return Subject(kind=kind, id=str(name), artifact_hash=artifact_hash)
+    return Subject.trusted(kind=kind, id=str(name), artifact_hash=artifact_hash)  # names come from valid records
 
 
 def of_update(
