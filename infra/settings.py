@@ -256,9 +256,12 @@ def _check_kafka(given: tuple[tuple[str, str], ...]) -> None:
         why = " ".join(fault.args[0].str().split())
         for name, value in given:
             why = why.replace(value, "***") if _is_secret(name) else why
+        # Kerberos is what it takes where no mechanism is named.
+        unnamed = "GSSAPI" in why and not any(name in ("sasl.mechanism", "sasl.mechanisms") for name, _ in given)
+        remedy = f"set {variable_for('sasl.mechanism')}, such as SCRAM-SHA-512" if unnamed else f"see {_MANUAL}"
         raise BadInput(
-            f"the librdkafka settings of {KAFKA_VARIABLE}* or {FILE_VARIABLE} are refused by librdkafka ({why}): see "
-            f"{_MANUAL}"
+            f"the librdkafka settings of {KAFKA_VARIABLE}* or {FILE_VARIABLE} are refused by librdkafka ({why}): "
+            f"{remedy}"
         ) from None
 
 

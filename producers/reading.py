@@ -73,7 +73,7 @@ def watermarks(consumer: Reader, settings: Settings, place: TopicPartition, dead
             raise EnvironmentFault(
                 f"{place.topic}:{place.partition} on {settings.bootstrap_servers} cannot be read ({problem}): see that "
                 "the broker is up and that `rollbook topics create` has been run"
-            ) from fault
+            ) from None
         if found is not None:
             consumer.faults.clear()
             return found

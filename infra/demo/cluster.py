@@ -9,8 +9,9 @@ from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.broker.daemon import start_daemon
 from rollbook.infra.broker.files import broker_files
 from rollbook.infra.demo.folder import RunFolder
-from rollbook.infra.settings import Settings
+from rollbook.infra.settings import FILE_VARIABLE, SERVERS_VARIABLE, Settings, variable_for
 from rollbook.infra.topics import create_topics
+from rollbook.schemas.errors import BadInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +27,10 @@ class Cluster:
 
 
 def fetch_files() -> None:
-    """Fetch what an embedded broker needs, with progress, where one is going to be started and something is missing."""
+    """Fetch what an embedded broker needs, with progress, where one is going to be started and something is missing.
+    Raises BadInput for settings that such a broker cannot take."""
     if not _is_given():
+        _settings_of_own("127.0.0.1:0")
         broker_files()
 
 
@@ -41,7 +44,7 @@ def demo_cluster(folder: RunFolder, run_id: str) -> Iterator[Cluster]:
         yield Cluster(own, is_embedded=False)
         return
     with EmbeddedBroker(folder.broker) as broker:
-        own = Settings(bootstrap_servers=broker.bootstrap_servers)
+        own = _settings_of_own(broker.bootstrap_servers)
         create_topics(own)
         yield Cluster(own, is_embedded=True)
 
@@ -51,5 +54,19 @@ def keep_running(folder: RunFolder, cluster: Cluster) -> None:
     start_daemon(folder.broker, cluster.port)
 
 
+def _settings_of_own(servers: str) -> Settings:
+    """Settings for a broker of ours. What is set for all Kafka clients counts for it, too, since the demo's processes
+    and the commands afterwards read it; but whoever has set TLS or a password means another broker."""
+    kafka = Settings.from_env().kafka
+    protocol = dict(kafka).get("security.protocol", "PLAINTEXT")
+    if protocol.upper() != "PLAINTEXT":
+        raise BadInput(
+            f"security.protocol is {protocol} ({variable_for('security.protocol')}, or a line of {FILE_VARIABLE}), and "
+            f"the demo's own broker has neither TLS nor passwords: set {SERVERS_VARIABLE} to the cluster that is "
+            "meant, or unset the protocol"
+        )
+    return Settings(bootstrap_servers=servers, kafka=kafka)
+
+
 def _is_given() -> bool:
-    return "ROLLBOOK_BOOTSTRAP_SERVERS" in os.environ
+    return SERVERS_VARIABLE in os.environ

@@ -2,7 +2,7 @@
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -98,12 +98,13 @@ class RunFolder:
         return self._await("plan", Plan)
 
     def share_cluster(self, settings: Settings) -> None:
-        """Say that the broker answers, its topics exist, and where."""
-        self._share("cluster", settings)
+        """Say that the broker answers, its topics exist, and where. How to be let in is not for a file that people hand
+        around: the demo's processes have it from their environment."""
+        self._share("cluster", replace(settings, kafka=()))
 
     def cluster(self) -> Settings:
         """Wait for the broker. Raises EnvironmentFault after PATIENCE_S."""
-        return self._await("cluster", Settings)
+        return replace(self._await("cluster", Settings), kafka=Settings.from_env().kafka)
 
     def announce(self, release: Release) -> None:
         """Say that the weights of a policy are to be served."""

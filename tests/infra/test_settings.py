@@ -116,6 +116,7 @@ def test_what_would_break_rollbook_is_refused_with_the_reason(name: str) -> None
     ("given", "told"),
     [
         ({"ROLLBOOK_KAFKA_SASL_PASSWRD": SECRET}, r'No such configuration property: "sasl.passwrd"'),
+        ({"ROLLBOOK_KAFKA_SECURITY_PROTOCOL": "SASL_SSL"}, r"GSSAPI.*: set ROLLBOOK_KAFKA_SASL_MECHANISM, such as"),
         ({"ROLLBOOK_KAFKA_SECURITY_PROTOCOL": "TLS"}, r'Invalid value "TLS" for configuration property'),
         ({**SCRAM, "ROLLBOOK_KAFKA_SASL_USERNAME": " "}, r"ROLLBOOK_KAFKA_SASL_USERNAME is set but empty"),
         ({"ROLLBOOK_KAFKA_SECURITY_PROTOCOL": "SSL", "ROLLBOOK_KAFKA_SSL_KEY_PEM": SECRET}, r"ssl.key.pem failed"),
