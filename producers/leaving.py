@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Self
 
-from rollbook.producers.errors import DecisionTimeout, StartAnew, UpdateEnded
+from rollbook.producers.errors import ClientBroken, DecisionTimeout, DeliveryFailed, StartAnew, UpdateEnded
 from rollbook.producers.exchange import Desk, Exchange
 from rollbook.producers.holdings import Holdings
 from rollbook.producers.phase import OVER, Phase
@@ -70,8 +70,10 @@ class Leaving(ABC):
     def _commit_insistently(self) -> None:
         try:
             self.commit()
-        except DecisionTimeout:
-            self.resend()
+        except (DecisionTimeout, DeliveryFailed) as trouble:
+            if isinstance(trouble, ClientBroken):
+                raise
+            self.resend()  # whether the first copy arrived or not, the ledger answers both the same
 
     def _give_up(self, error: BaseException) -> None:
         if self._phase is Phase.UNRESERVED:

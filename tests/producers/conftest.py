@@ -4,10 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.settings import Settings
 from rollbook.producers import Trainer
 from rollbook.schemas.records.run import DriftGate
 from rollbook.tests.conftest import PARTITIONS
+from rollbook.tests.producers.cluster import Cluster
 from rollbook.tests.producers.world import PATIENT, World, processor, world
 from rollbook.tests.session_broker import own_topics
 
@@ -17,6 +19,13 @@ def processed(broker: str) -> Iterator[Settings]:
     """Settings whose topics a processor works on until the session ends: never stop it, never count other runs."""
     with own_topics(broker, PARTITIONS) as settings, processor(settings):
         yield settings
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """A broker that tests stop, freeze and kill; each leaves it running."""
+    with EmbeddedBroker() as broker:
+        yield Cluster(broker)
 
 
 @pytest.fixture

@@ -1,22 +1,16 @@
 """Publishing on the real broker: payloads first, never blocking, bounded, and loud about what is lost."""
 
-import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.broker.ports import free_port
 from rollbook.infra.settings import Settings, Topic
-from rollbook.infra.topics import create_topics
 from rollbook.producers import (
     ClientClosed,
     Counters,
@@ -44,6 +38,7 @@ from rollbook.schemas.records.payload import SegmentPayload
 from rollbook.schemas.records.reward import Discarded, DiscardReason, RewardFailed, RewardFailure, RewardReady
 from rollbook.schemas.records.rollout import FinishReason, Generated
 from rollbook.tests.conftest import PARTITIONS
+from rollbook.tests.producers.cluster import Cluster
 from rollbook.tests.producers.world import CONTRACT_HASH, PATIENT, POLICY, RULE, TASK, World, read_topic, row
 
 
@@ -130,36 +125,6 @@ def test_a_record_does_not_overtake_the_one_that_waits_for_its_payload(run: Worl
     assert [decision.outcome for decision in run.decisions("Discarded")] == [Outcome.ACCEPTED] * 20
 
 
-class Cluster:
-    """A broker of the test's own, which it may stop or freeze."""
-
-    def __init__(self, broker: EmbeddedBroker) -> None:
-        self.broker = broker
-        self.settings = Settings(bootstrap_servers=broker.bootstrap_servers)
-        create_topics(self.settings, 1)
-
-    @contextmanager
-    def frozen(self) -> Iterator[None]:
-        """It takes connections and answers nothing: quicker to end than a restart."""
-        pid = self.broker.pid
-        assert pid is not None
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            os.waitid(os.P_PID, pid, os.WSTOPPED)  # its threads stop one by one, and each could still answer
-            yield
-        finally:
-            os.kill(pid, signal.SIGCONT)
-
-    def rewards(self, **options: Any) -> RewardService:
-        return RewardService(self.settings, "run-0", "rewards-0", RULE, options=Options(**options))
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    with EmbeddedBroker() as broker:
-        yield Cluster(broker)
-
-
 def test_a_full_queue_costs_the_event_and_not_the_training(cluster: Cluster) -> None:
     errors: list[RollbookError] = []
     with cluster.rewards(max_events=5, on_error=errors.append) as rewards:
@@ -190,7 +155,7 @@ def test_what_is_never_acknowledged_is_reported(cluster: Cluster) -> None:
     with cluster.rewards(delivery_timeout_s=1) as rewards:
         with cluster.frozen():
             rewards.reward("t-0", 1.0)
-            with pytest.raises(DeliveryFailed, match=r"lifecycle:0 on 127\.0\.0\.1:\d+: .*publish the event again"):
+            with pytest.raises(DeliveryFailed, match=r"lifecycle:\d on 127\.0\.0\.1:\d+: .*publish the event again"):
                 rewards.flush(20)
         assert rewards.counters.lost == 1
 
