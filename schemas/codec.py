@@ -7,7 +7,6 @@ The decoder finds the writer's schema by fingerprint among all versions ever shi
 import hashlib
 import io
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -66,7 +65,7 @@ class Decoded:
 
     def header(self) -> Header:
         """The header of a lifecycle record, or `ContractViolation`: it is judged before the rest."""
-        return make(Header, **self.fields["header"])
+        return _valid(Header, self.fields["header"])
 
 
 def make(model: type[P], **fields: object) -> P:
@@ -76,14 +75,10 @@ def make(model: type[P], **fields: object) -> P:
 
 def encode(record: Part) -> bytes:
     """The record in single-object encoding."""
-    prefix, schema, nullable = _writer_of(type(record))
+    prefix, schema, inside = _writer_of(type(record))
     out = io.BytesIO()
     out.write(prefix)
-    fields = record.model_dump()
-    for name, branch in nullable:  # named, a branch of a union need not be found by trying
-        if fields[name] is not None:
-            fields[name] = (branch, fields[name])
-    fastavro.schemaless_writer(out, schema, fields)
+    fastavro.schemaless_writer(out, schema, _fields(record, inside))
     return out.getvalue()
 
 
@@ -104,11 +99,14 @@ def decode_as(model: type[P], data: bytes) -> P:
 
 def validate(decoded: Decoded, header: Header | None = None) -> Part:
     """The typed record, or `ContractViolation`; a header that was judged already is not judged again."""
-    fields = decoded.fields if header is None else decoded.fields | {"header": header}
+    return _valid(decoded.model, decoded.fields if header is None else decoded.fields | {"header": header})
+
+
+def _valid(model: type[P], fields: dict[str, Any]) -> P:
     try:
-        return decoded.model.model_validate(fields)
+        return model.model_validate(fields)
     except ValidationError as error:
-        raise violation(decoded.model, error) from None
+        raise violation(model, error) from None
 
 
 def unwrap(data: bytes) -> Decoded:
@@ -121,13 +119,15 @@ def unwrap(data: bytes) -> Decoded:
     body = io.BytesIO(data)
     body.seek(PREFIX_LENGTH)
     start = PREFIX_LENGTH
+    fields: Any
     try:
         if writer.header is None or not writer.is_current:
             fields = fastavro.schemaless_reader(body, writer.schema, None if writer.is_current else writer.current)
         else:
             header = fastavro.schemaless_reader(body, writer.header, None)
             start = body.tell()
-            fields = {"header": header, **cast(dict[str, Any], fastavro.schemaless_reader(body, writer.rest, None))}
+            fields = fastavro.schemaless_reader(body, writer.rest, None)
+            fields["header"] = header
     except Exception as error:  # fastavro raises whatever its readers meet: any of it means bytes that do not fit
         raise UndecodableRecord(
             f"bytes do not fit the schema of {writer.model.__name__} ({type(error).__name__})"
@@ -138,7 +138,7 @@ def unwrap(data: bytes) -> Decoded:
         body.seek(PREFIX_LENGTH)
         fastavro.schemaless_reader(body, writer.header, None)
         start = body.tell()
-    return Decoded(writer.model, cast(dict[str, Any], fields), _content(data, start))
+    return Decoded(writer.model, fields, _content(data, start))
 
 
 def _content(data: bytes, start: int) -> str:
@@ -148,24 +148,56 @@ def _content(data: bytes, start: int) -> str:
     return digest.hexdigest()
 
 
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """A field that holds a record or several, and what those hold. `branch` is its name in a union with null: a branch
+    that is named need not be found by trying."""
+
+    name: str
+    many: bool
+    branch: str
+    inside: "tuple[_Inside, ...]"
+
+
+def _fields(record: Part, inside: tuple[_Inside, ...]) -> dict[str, Any]:
+    """A record as fastavro takes it. Not by `model_dump`, which would copy each row of a decision that names many."""
+    if not inside:
+        return record.__dict__
+    fields = dict(record.__dict__)
+    for part in inside:
+        value = fields[part.name]
+        if part.many:
+            fields[part.name] = [_fields(one, part.inside) for one in value]
+        elif value is not None:
+            written = _fields(value, part.inside)
+            fields[part.name] = (part.branch, written) if part.branch else written
+    return fields
+
+
 @cache
-def _writer_of(model: type[Part]) -> tuple[bytes, Any, tuple[tuple[str, str], ...]]:
-    """Prefix, schema, and the fields that are a record or null, with the record's name."""
+def _writer_of(model: type[Part]) -> tuple[bytes, Any, tuple[_Inside, ...]]:
+    """Prefix, schema, and the fields that hold records."""
     for prefix, writer in _writers().items():
         if writer.model is model and writer.is_current:
-            return MARKER + prefix, writer.schema, tuple(_nullable_records(writer.schema))
+            return MARKER + prefix, writer.schema, _inside_of(writer.schema, {})
     raise TypeError(f"{model.__name__} is not a record of the contract")
 
 
-def _nullable_records(schema: Any) -> Iterator[tuple[str, str]]:
+def _inside_of(schema: Any, known: dict[str, Any]) -> tuple[_Inside, ...]:
+    """The fields of a record's schema that hold records. `known`: the records defined further up, named here only."""
+    known[schema["name"]] = schema
+    found = []
     for field in schema["fields"]:
-        branches = field["type"]
-        if isinstance(branches, list):
-            record = branches[1]
-            if isinstance(record, dict) and record["type"] == "record":
-                yield field["name"], record["name"]
-            elif isinstance(record, str) and record.startswith("rollbook."):  # defined further up
-                yield field["name"], record
+        kind, many, branch = field["type"], False, ""
+        if isinstance(kind, list):
+            kind = kind[1]
+            branch = kind if isinstance(kind, str) else kind.get("name", "")
+        elif isinstance(kind, dict) and kind["type"] == "array":
+            kind, many = kind["items"], True
+        record = known.get(kind) if isinstance(kind, str) else kind
+        if record is not None and record["type"] == "record":
+            found.append(_Inside(field["name"], many, branch, _inside_of(record, known)))
+    return tuple(found)
 
 
 @lru_cache(maxsize=1)
