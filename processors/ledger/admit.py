@@ -1,7 +1,7 @@
 """Admit: the drift gate, judged once per trajectory and update, with the learner's real log-probs."""
 
 from rollbook.processors.gates import drift_gate, freshness_of, lag_gate
-from rollbook.processors.ledger.lag import known_policy, lag_of, learner_ordinal
+from rollbook.processors.ledger.lag import behavior_of, known_policy, lag_of, learner_ordinal
 from rollbook.processors.ledger.learner import refuse, remember
 from rollbook.processors.ledger.matrix import StateOf, row
 from rollbook.processors.ledger.moves import give_back
@@ -57,8 +57,10 @@ def _admit(
         freshness = None if held.lag is None else freshness_of(held.lag, max_lag)
         return item(trajectory_id, Reason.OK, held, lag=held.lag, freshness=freshness, ratio=held.admitted_ratio)
     ratio = figures.sum_abs_log_ratio / figures.active_tokens if figures.active_tokens else None
-    measured = lag_of(run, config, held, record.learner, update.update_id, policy)
-    lag, fresh = measured if measured is not None else (None, None)
+    behavior = behavior_of(run, held)
+    lag, fresh = (
+        (None, None) if behavior is None else lag_of(run, config, behavior, record.learner, update.update_id, policy)
+    )
     refusal: Reason | None = None
     if figures.active_tokens != held.active_tokens or figures.evidence_digest != held.evidence_digest:
         refusal = Reason.EVIDENCE_MISMATCH

@@ -6,6 +6,7 @@ Deterministic: no clock, no randomness, no I/O, no order but the log's. The host
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from rollbook.infra.settings import DECISION_MAX_BYTES
@@ -59,6 +60,10 @@ HANDLERS: dict[type[Lifecycle], Callable[[Run, Any, At], Verdict]] = {
     policy_records.Activate: policy.activate,
 }
 """Which function decides which record; `RunConfigured` stands apart, since only it is decided before a run is open."""
+
+
+_partition_of = lru_cache(maxsize=4096)(partition_of)
+"""The hash runs in Python, byte by byte, and the runs of a partition are few."""
 
 
 class NewerFoldVersion(Exception):
@@ -134,7 +139,7 @@ class Ledger:
         return self._decide(source, of_run, record_type, header.event_id, verdict)
 
     def _in_place(self, run_id: str, key: bytes | None) -> bool:
-        return key == run_id.encode() and partition_of(run_id, self.topic_partitions) == self.partition
+        return key == run_id.encode() and _partition_of(run_id, self.topic_partitions) == self.partition
 
     def _strays(self) -> Run:
         """Where records without a run of their own are counted; no run id can begin with a tilde."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from rollbook.processors.gates import Freshness, Held, lag_gate, reserve_gate
-from rollbook.processors.ledger.lag import known_policy, lag_of
+from rollbook.processors.ledger.lag import behavior_of, known_policy, lag_of
 from rollbook.processors.ledger.matrix import Row, StateOf, row
 from rollbook.processors.ledger.store import Run
 from rollbook.processors.reasons import Reason
@@ -57,14 +57,12 @@ def judge(run: Run, asked: Asked, trajectory_id: str, revision: int | None) -> J
     if found.purpose is Purpose.EVAL:
         return Judged(trajectory_id, found, Reason.EVAL_ONLY)
     learner_policy = known_policy(run, record.policy)
-    behavior = [known_policy(run, ref) for ref in found.policies]
-    if learner_policy is None or any(policy is None for policy in behavior):
+    behavior = behavior_of(run, found)
+    if learner_policy is None or behavior is None:
         return Judged(trajectory_id, found, Reason.UNKNOWN_POLICY)
-    if not all(policy is not None and policy.activated for policy in behavior):
+    if not all(policy.activated for policy in behavior):
         return Judged(trajectory_id, found, Reason.POLICY_NOT_ACTIVE)
-    measured = lag_of(run, asked.config, found, record.learner, record.update_id, learner_policy)
-    assert measured is not None, "every span's policy is known here"
-    lag, freshness = measured
+    lag, freshness = lag_of(run, asked.config, behavior, record.learner, record.update_id, learner_policy)
     return Judged(trajectory_id, found, lag_gate(freshness) or met.reason, lag, freshness)
 
 

@@ -1,5 +1,7 @@
 """The numbers that lag compares: a policy's depth or ordinal, and the learner's."""
 
+from collections.abc import Sequence
+
 from rollbook.processors.gates import Freshness, freshness_of
 from rollbook.processors.ledger.store import Run
 from rollbook.schemas.records.common import LearnerRef, PolicyRef
@@ -23,22 +25,30 @@ def learner_ordinal(run: Run, learner: LearnerRef, update_id: str) -> int:
     return run.updates.committed_of(learner.learner_id) + before
 
 
-def lag_of(
-    run: Run, config: RunConfig, trajectory: TrajectoryState, learner: LearnerRef, update_id: str, policy: PolicyState
-) -> tuple[int, Freshness] | None:
-    """Lag of a trajectory behind the learner, and what that means; None when a span's policy is not prepared."""
-    numbers = []
+def behavior_of(run: Run, trajectory: TrajectoryState) -> list[PolicyState] | None:
+    """The policies of a trajectory's spans; None when one of them is not prepared."""
+    behavior = []
     for ref in trajectory.policies:
-        behavior = known_policy(run, ref)
-        if behavior is None:
+        policy = known_policy(run, ref)
+        if policy is None:
             return None
-        numbers.append(policy_number(behavior, config.admission.lag_unit))
-    if config.admission.lag_unit is LagUnit.ORDINAL:
-        learner_number = learner_ordinal(run, learner, update_id)
-    else:
-        learner_number = policy.depth
-    lag = learner_number - min(numbers)
-    return lag, freshness_of(lag, config.admission.max_lag)
+        behavior.append(policy)
+    return behavior
+
+
+def lag_of(
+    run: Run,
+    config: RunConfig,
+    behavior: Sequence[PolicyState],
+    learner: LearnerRef,
+    update_id: str,
+    policy: PolicyState,
+) -> tuple[int, Freshness]:
+    """Lag of a trajectory with these policies behind the learner, and what that means."""
+    admission = config.admission
+    learner_number = learner_ordinal(run, learner, update_id) if admission.lag_unit is LagUnit.ORDINAL else policy.depth
+    lag = learner_number - min([policy_number(one, admission.lag_unit) for one in behavior])
+    return lag, freshness_of(lag, admission.max_lag)
 
 
 def policy_number(policy: PolicyState, unit: LagUnit) -> int:

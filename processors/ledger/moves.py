@@ -60,8 +60,11 @@ def take_trained(run: Run, trajectory: TrajectoryState) -> tuple[tuple[Event, ..
 
 def trained_elsewhere(run: Run, trajectory: TrajectoryState) -> bool:
     """Whether an update that stands has trained on it without having it."""
-    updates = (run.updates.get(update_id) for update_id in trajectory.trained_by)
-    return any(update is not None and update.status is UpdateStatus.COMMITTED for update in updates)
+    for update_id in trajectory.trained_by:
+        update = run.updates.get(update_id)
+        if update is not None and update.status is UpdateStatus.COMMITTED:
+            return True
+    return False
 
 
 def quarantine_tainted(run: Run, versions: Iterable[int], why: str) -> tuple[MassChange, ...]:

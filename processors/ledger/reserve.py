@@ -69,7 +69,8 @@ def _observed(run: Run, record: Reserve, at: At, update: UpdateState, judged: li
     added = [found.trajectory_id for found in free]
     if outgrows(update, (found.trajectory_id for found in judged), added):
         return of_update(record, Outcome.REJECTED, Reason.UPDATE_FULL)
-    items = tuple(_take(run, update, found) if found in free else _unchanged(found) for found in judged)
+    taken = frozenset(added)
+    items = tuple(_take(run, update, found) if found.trajectory_id in taken else _unchanged(found) for found in judged)
     broken = next((found.reason for found in judged if not found.passes), None)
     verdict = of_update(record, Outcome.ACCEPTED, broken or Reason.OK, items=items, violation=broken is not None)
     grown = update.but(held=(*update.held, *added), last_activity_offset=at.offset, in_doubt=False)

@@ -1,5 +1,7 @@
 """Dispatched, Generated and GenerationFailed: trajectories become known, and facts that waited take their turn."""
 
+from operator import attrgetter
+
 from rollbook.processors.ledger.matrix import Row, StateOf, row
 from rollbook.processors.ledger.moves import tainted, take_trained
 from rollbook.processors.ledger.reward import rewarding, tally_cause
@@ -116,7 +118,8 @@ def _verdict(
 
 
 def _refused(run: Run, policies: set[PolicyRef], known: TrajectoryState | None = None) -> Reason | None:
-    if any(ref.version < run.floor for ref in policies):
+    floor = run.floor
+    if any(ref.version < floor for ref in policies):
         return Reason.BEYOND_HORIZON
     return Reason.BACKLOG_FULL if known is None and run.trajectories.live >= run.config.max_live else None
 
@@ -155,7 +158,7 @@ def _new(
         group_expected=identity.group_expected,
         apart=apart,
         purpose=purpose,
-        policies=tuple(sorted(policies, key=lambda ref: (ref.version, ref.artifact_hash))),
+        policies=tuple(sorted(policies, key=attrgetter("version", "artifact_hash"))),
         active_tokens=active_tokens,
         evidence_digest=evidence_digest,
         content=at.content,

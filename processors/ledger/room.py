@@ -1,6 +1,6 @@
 """How large an update may grow: its record, with all first answers, must fit one message of the ledger topic."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rollbook.schemas.records.ledger import UpdateState
 from rollbook.schemas.types import MAX_ITEMS
@@ -19,11 +19,9 @@ def outgrows(update: UpdateState, answered: Iterable[str], held: Iterable[str] =
     kept = (*update.held, *held)
     if len(kept) > MAX_ITEMS:  # a Commit could not name them
         return True
-    size = sum(_size(name, _NAME_BYTES) + _size(name, _ITEM_BYTES) for name in kept)
-    size += sum(_size(name, _ITEM_BYTES) for name in answered)
-    size += sum(_size(item.trajectory_id, _ITEM_BYTES) for answer in update.answers for item in answer.items)
-    return size > ROOM_BYTES
+    listed = [*kept, *answered, *(item.trajectory_id for answer in update.answers for item in answer.items)]
+    return _size(kept, _NAME_BYTES) + _size(listed, _ITEM_BYTES) > ROOM_BYTES
 
 
-def _size(name: str, beside: int) -> int:
-    return len(name.encode()) + beside
+def _size(names: Sequence[str], beside: int) -> int:
+    return sum([len(name.encode()) for name in names]) + len(names) * beside

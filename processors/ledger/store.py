@@ -164,7 +164,7 @@ class Trajectories(Table[str, TrajectoryState]):
         return [self._rows[key] for key in sorted(found)]
 
     def _index(self, key: str, before: TrajectoryState | None, after: TrajectoryState | None) -> None:
-        if before is not None and after is not None and _indexed(before) == _indexed(after):
+        if before is not None and after is not None and _alike(before, after):
             return
         spans_before = () if before is None else self._count(before, -1)
         spans_after = () if after is None else self._count(after, 1)
@@ -191,14 +191,14 @@ class Trajectories(Table[str, TrajectoryState]):
             _relate(self._with_span, version, key, 1)
 
 
-def _indexed(trajectory: TrajectoryState) -> tuple[object, ...]:
-    """All of a trajectory that its table's indexes know, beside its id and its place in its group, which it keeps."""
+def _alike(before: TrajectoryState, after: TrajectoryState) -> bool:
+    """Whether they are the same in all that the indexes know beside the id and the place in a group, which stay."""
     return (
-        trajectory.status,
-        trajectory.policies,
-        trajectory.apart,
-        trajectory.purpose,
-        trajectory.generated_offset,
+        before.status is after.status
+        and before.policies == after.policies
+        and before.apart == after.apart
+        and before.purpose is after.purpose
+        and before.generated_offset == after.generated_offset
     )
 
 

@@ -1,7 +1,5 @@
 """What has happened in a run so far, beyond the events of the lifecycle: why something failed, and what was refused."""
 
-from collections import Counter
-
 from rollbook.processors.ledger.store import Run
 from rollbook.processors.ledger.verdict import Verdict
 from rollbook.processors.reasons import Reason
@@ -18,8 +16,9 @@ _NO = (Outcome.REJECTED, Outcome.INVALID, Outcome.UNDECODABLE)
 
 def tally(run: Run, record_type: str, verdict: Verdict) -> None:
     """Count the causes and refusals of a decision: rows at the gates, elsewhere records."""
-    for name, count in sorted(Counter(_counted(record_type, verdict)).items()):
-        run.tally(name, count)
+    counted = _counted(record_type, verdict)
+    for name in sorted(set(counted)):
+        run.tally(name, counted.count(name))
 
 
 def _counted(record_type: str, verdict: Verdict) -> list[str]:

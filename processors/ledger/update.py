@@ -52,11 +52,12 @@ def commit(run: Run, record: Commit, at: At) -> Verdict:
         return of_update(record, Outcome.REJECTED, *broken)
     trained = _trained(record)
     dropped = {drop.trajectory_id: drop for drop in record.dropped if drop.trajectory_id not in trained}
-    named = [*update.held, *sorted((trained | set(dropped)) - set(update.held))]
-    twice = next((name for name in sorted(trained) if _trained_elsewhere(run, update, name)), None)
+    held = frozenset(update.held)
+    named = [*update.held, *sorted((trained | set(dropped)) - held)]
+    twice = next((name for name in sorted(trained & held) if trained_elsewhere(run, _trajectory(run, name))), None)
     if twice is not None and broken is None:
         broken = (Reason.TRAINED_TWICE, twice)
-    items = tuple(_settle(run, update, name, name in trained, dropped.get(name), at) for name in named)
+    items = tuple(_settle(run, update, name, name in held, name in trained, dropped.get(name), at) for name in named)
     order = run.head.commits + 1
     run.change_head(commits=order)
     committed = {
@@ -78,11 +79,6 @@ def _is_fact(refusal: Reason, update: UpdateState | None) -> bool:
     What a fenced learner reports changes nothing even there: its weights are of another lineage."""
     aborted = update is not None and update.status is UpdateStatus.ABORTED
     return refusal in (Reason.NOT_HOLDER, Reason.NOT_STARTED) or (refusal is Reason.UPDATE_ENDED and aborted)
-
-
-def _trained_elsewhere(run: Run, update: UpdateState, name: str) -> bool:
-    row = run.trajectories.get(name)
-    return name in update.held and row is not None and trained_elsewhere(run, row)
 
 
 def _trained(record: Commit) -> set[str]:
@@ -118,11 +114,10 @@ def _wrong_commit(run: Run, record: Commit, update: UpdateState) -> tuple[Reason
 
 
 def _settle(
-    run: Run, update: UpdateState, trajectory_id: str, trained: bool, drop: DroppedItem | None, at: At
+    run: Run, update: UpdateState, trajectory_id: str, held: bool, trained: bool, drop: DroppedItem | None, at: At
 ) -> ItemDecision:
     """What becomes of a row; one that the update does not hold, or does not name, only where facts are taken."""
     row = run.trajectories.get(trajectory_id)
-    held = trajectory_id in update.held
     if row is None:
         return _not_known(run, update, trajectory_id, at) if trained else item(trajectory_id, Reason.MISSING_ROLLOUT)
     if trained and (held or row.status is TrajectoryStatus.REWARDED):

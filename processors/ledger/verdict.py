@@ -91,13 +91,13 @@ def item(
     now = after or before
     return ItemDecision.trusted(
         trajectory_id=trajectory_id,
-        reason=reason.value,
-        state_before=None if before is None else before.status.value,
-        state_after=None if now is None else now.status.value,
+        reason=reason._value_,  # `value` is looked up in Python
+        state_before=None if before is None else before.status._value_,
+        state_after=None if now is None else now.status._value_,
         revision_before=None if before is None else before.revision,
         revision_after=None if now is None else now.revision,
         lag=lag,
-        freshness=None if freshness is None else freshness.value,
+        freshness=None if freshness is None else freshness._value_,
         mean_abs_log_ratio=ratio,
         generated_offset=None if now is None else now.generated_offset,
         reward_offset=None if now is None else now.reward_offset,
