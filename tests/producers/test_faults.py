@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -45,6 +46,7 @@ from rollbook.tests.producers.world import (
     CONTRACT_HASH,
     PATIENT,
     POLICY,
+    RULE,
     SAMPLING,
     TASK,
     World,
@@ -68,14 +70,16 @@ def rewarded(settings: Settings, run_id: str) -> list[str]:
 def test_a_slow_broker_slows_nobody_and_loses_nothing(cluster: Cluster) -> None:
     run_id, names = new_id(), [f"t-{index}" for index in range(12)]
     spent = 0.0
-    with cluster.rewards(run_id) as rewards:
+    # It gives up waiting for an answer, and sends what has arrived already once more.
+    impatient = replace(cluster.settings, kafka=(("socket.timeout.ms", "200"),))
+    with RewardService(impatient, run_id, "rewards-0", RULE) as rewards:
         for at in range(0, len(names), 3):
             with cluster.frozen():
                 began = time.monotonic()
                 for name in names[at : at + 3]:
                     rewards.reward(name, 1.0)
                 spent += time.monotonic() - began
-                assert rewards.flush(0.2) > 0, "the broker answers nothing meanwhile"
+                assert rewards.flush(0.4) > 0, "the broker answers nothing meanwhile"
         assert spent < AT_ONCE_S
         assert rewards.flush(20) == 0
         assert rewards.counters == Counters(published=len(names), delivered=len(names))
