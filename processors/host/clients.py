@@ -17,6 +17,7 @@ librdkafka.setLevel(logging.CRITICAL + 1)  # what matters of it reaches error_cb
 
 INIT_TIMEOUT_S = 30.0
 ASK_S = 60.0
+FEW = 3
 
 TRANSACTION_TIMEOUT_MS = 3_000
 MAX_RECORD_BYTES = DECISION_MAX_BYTES + 64 * 1024
@@ -126,13 +127,15 @@ def reader(settings: Settings, *, committed: bool = True) -> Consumer:
 
 
 def retried(clock: Clock, what: str, call: Callable[[], Any]) -> Any:
-    """Repeat a call that asks the cluster, while its error passes: brokers move and come back."""
-    deadline = clock.monotonic() + ASK_S
+    """Repeat a call that asks the cluster, while its error passes: brokers move and come back. A machine that slept is
+    no reason to give up: a few failures must have been seen."""
+    deadline, failures = clock.monotonic() + ASK_S, 0
     while True:
         try:
             return call()
         except KafkaException as error:
             fault: KafkaError = error.args[0]
-            if clock.monotonic() > deadline or not passes(fault):
+            failures += 1
+            if (clock.monotonic() > deadline and failures >= FEW) or not passes(fault):
                 raise HostStopped(f"{what}: {fault.str()} ({fault.name()}): {remedy(fault)}") from None
             clock.sleep(0.1)

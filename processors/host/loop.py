@@ -22,6 +22,7 @@ from rollbook.processors.host.membership import Introduction
 from rollbook.processors.host.poison import Poison, PoisonLimits
 from rollbook.processors.host.restore import REQUEST_TIMEOUT_S, Opening, Stopped
 from rollbook.processors.host.seeking import read_on
+from rollbook.processors.host.takeover import Takeover
 from rollbook.processors.host.transaction import OutcomeUnknown, Transactions
 from rollbook.processors.ledger.fold import Ledger
 from rollbook.processors.ledger.keys import position_key
@@ -32,6 +33,7 @@ from rollbook.schemas.records.ledger import Position
 logger = logging.getLogger("rollbook.processor")
 
 LEASE_LOOK_S = 0.1
+COMMIT_LOOK_S = 2.0
 MANY_CHANGES = 20_000
 """Ledger rows above which a transaction is given the time it takes: the end of a run forgets all of it at once."""
 
@@ -75,7 +77,8 @@ class Host:
         self._poison = Poison(limits, self._lifecycle)
         self._distrusted = False
         self._failures = 0  # since a transaction stood
-        self._looked = 0.0
+        self._looked = self._committed = 0.0
+        self._unseen: set[int] = set()  # partitions with a commit that nobody looked at since
         self.decided = 0
 
     def run(self, stop: threading.Event) -> None:
@@ -95,6 +98,7 @@ class Host:
                 if self._waiting:
                     self._process()
                 self._look_at_leases()
+                self._look_at_commits()
                 self._watched.turn(self._consumer, {partition: self._next[partition] for partition in self._ledgers})
         except Stopped:
             pass
@@ -137,7 +141,7 @@ class Host:
             self._settings,
             self._kafka,
             self._clock,
-            self._name,
+            self._transactions,
             partition,
             self._topic_partitions,
             self._asked_to_stop,
@@ -223,6 +227,14 @@ class Host:
             if 0 <= end <= self._next[partition]:
                 self._clerk.look(partition, ledger)
 
+    def _look_at_commits(self) -> None:
+        """Once nothing more comes: whether the last commits can be seen."""
+        if self._unseen and not self._waiting and self._clock.monotonic() - self._committed > COMMIT_LOOK_S:
+            hangs = self._hangs(self._unseen & self._ledgers.keys())
+            self._unseen.clear()
+            if hangs:
+                self._start_over()
+
     def _process(self) -> None:
         batch = fold_batch(self._waiting, self._ledgers, self._clock)
         if batch.folded:
@@ -259,6 +271,8 @@ class Host:
             return False
         # 3e. Only now does the batch stand.
         self._failures = 0
+        self._committed = self._clock.monotonic()
+        self._unseen.update(batch.next_offsets)
         for partition, next_offset in batch.next_offsets.items():
             self._ledgers[partition].journal.keep()
             self._next[partition] = next_offset
@@ -328,8 +342,9 @@ class Host:
             except (KafkaException, OutcomeUnknown) as again:
                 logger.warning("abort failed too: %s", again)
             else:
-                self._rewind()
-                return
+                if not self._hangs(p for p, ledger in self._ledgers.items() if ledger.journal.mark()):
+                    self._rewind()
+                    return
         # 7. A time-out leaves the outcome unknown: nothing in memory can be trusted.
         self._start_over()
 
@@ -344,6 +359,14 @@ class Host:
             message = self._consumer.poll(0.1)
             if message is not None:  # what it brings is read again
                 self._take(message)
+
+    def _hangs(self, partitions: Iterable[int]) -> bool:
+        """Whether a broker lost a marker of a transaction that ended: what it committed is not to be seen until the
+        next one, and what it aborted would be seen then."""
+        return any(
+            Takeover(self._settings, self._kafka, self._clock, self._transactions, partition).hangs()
+            for partition in sorted(partitions)
+        )
 
     def _rewind(self) -> None:
         """4. After an abort: the journals are undone, every partition goes back to where its ledger stands."""

@@ -5,14 +5,16 @@ run in a thread of their own, and one that does not come back in time is left be
 its transaction is unknown, and the next producer of the same transactional id settles it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException, Message, TopicPartition
 
 from rollbook.processors.host.clients import TRANSACTION_TIMEOUT_MS
 from rollbook.processors.host.clock import Clock
 from rollbook.processors.host.errors import Action, HostStopped, action_for
 from rollbook.processors.host.kafka import Kafka
+from rollbook.processors.host.reading import Place
 
 CALL_S = 10.0
 """What a call is given; librdkafka ends it then, if it does."""
@@ -26,6 +28,20 @@ LONG_MS = 300_000
 MOST_LEFT_BEHIND = 8
 """More than this many stuck producers in one process, and it ends."""
 
+TOUCH = b"touch"
+"""Key of what is written into a place only for its marker; it has no value."""
+
+_BY = "by"
+"""Header of the first record of a transaction in each place: its transactional id."""
+
+
+def signed_by(record: Message) -> str | None:
+    """Whose transaction begins with this record."""
+    for header in record.headers() or ():
+        if isinstance(header, tuple) and header[0] == _BY and isinstance(header[1], bytes):
+            return header[1].decode()
+    return None
+
 
 class OutcomeUnknown(Exception):
     """The transaction may have committed or not: nothing in memory can be trusted."""
@@ -37,9 +53,10 @@ class Transactions:
     def __init__(self, kafka: Kafka, clock: Clock, name: str) -> None:
         self._kafka = kafka
         self._clock = clock
-        self._name = name
+        self.name = name
         self._left_behind = 0
         self._began = 0.0
+        self._signed: set[Place] = set()
         self._timeout_ms = TRANSACTION_TIMEOUT_MS
         self._producer = kafka.producer(name, self._timeout_ms)
         self._caller = kafka.caller()
@@ -47,13 +64,17 @@ class Transactions:
     def begin(self) -> None:
         """Open a transaction."""
         self._began = self._clock.monotonic()
+        self._signed.clear()
         self._producer.begin_transaction()
 
     def produce(self, topic: str, partition: int, key: bytes, value: bytes | None, timestamp: int = 0) -> None:
-        """Add a record; the queue is bounded and drains meanwhile."""
+        """Add a record; the queue is bounded and drains meanwhile. The first one in a place says whose it is, to
+        whoever finds the place held."""
+        headers = None if (topic, partition) in self._signed else [(_BY, self.name)]
         while True:
             try:
-                self._producer.produce(topic, value, key, partition, timestamp=timestamp)
+                self._producer.produce(topic, value, key, partition, timestamp=timestamp, headers=headers)
+                self._signed.add((topic, partition))
                 return
             except BufferError:
                 self._producer.poll(0.05)
@@ -73,6 +94,31 @@ class Transactions:
         """Take back what was added."""
         self._call(lambda: self._producer.abort_transaction(self._call_s))
 
+    def cancel(self, places: Iterable[Place], offsets: list[TopicPartition], group_metadata: object) -> None:
+        """Write into the places and take it back: the markers also end what hangs there of this id. Of the group's
+        offsets only a member of it can do so."""
+        self.start_over()
+        try:
+            self.begin()
+            self._touch(places)
+            with suppress(KafkaException):
+                self.send_offsets(offsets, group_metadata)
+            self.abort()
+        except (KafkaException, OutcomeUnknown):
+            self.start_over()
+            raise
+
+    def let_pass(self, place: Place) -> None:
+        """Write into the place and commit it: what hangs there of this id becomes visible."""
+        self.begin()
+        self._touch([place])
+        self.commit()
+
+    def _touch(self, places: Iterable[Place]) -> None:
+        for topic, partition in places:
+            self.produce(topic, partition, TOUCH, None)
+        self._call(lambda: self._producer.flush(self._call_s))
+
     @property
     def overdue(self) -> bool:
         """Whether the transaction is older than the broker lets it be: aborted there, and the producer fenced."""
@@ -91,11 +137,11 @@ class Transactions:
             self._left_behind += 1
             if self._left_behind > MOST_LEFT_BEHIND:
                 raise HostStopped(
-                    f"{self._left_behind} transactions of {self._name} never came back: check the broker, then start "
+                    f"{self._left_behind} transactions of {self.name} never came back: check the broker, then start "
                     "the processor again"
                 )
             self._caller = self._kafka.caller()
-        self._producer = self._kafka.producer(self._name, self._timeout_ms)
+        self._producer = self._kafka.producer(self.name, self._timeout_ms)
 
     @property
     def _call_s(self) -> float:

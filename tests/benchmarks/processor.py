@@ -27,6 +27,7 @@ from rollbook.processors.host.clock import SystemClock
 from rollbook.processors.host.kafka import Cluster
 from rollbook.processors.host.loop import Host
 from rollbook.processors.host.restore import Opening
+from rollbook.processors.host.transaction import Transactions
 from rollbook.processors.ledger.fold import SourceRecord
 from rollbook.processors.ledger.keys import key_of, position_key
 from rollbook.processors.ledger.rebuild import Rebuild
@@ -153,7 +154,8 @@ def restore(servers: str, live: int) -> Restore:
         consumer = group_consumer(settings, name, SESSION_MS)
         before = _resident()
         began = time.monotonic()
-        opening = Opening(settings, Cluster(settings), SystemClock(), name, 0, 1, lambda: False)
+        kafka, clock = Cluster(settings), SystemClock()
+        opening = Opening(settings, kafka, clock, Transactions(kafka, clock, name), 0, 1, lambda: False)
         restored = opening.open(consumer)
         seconds = time.monotonic() - began
         assert restored.ledger.run("r").trajectories.live >= live

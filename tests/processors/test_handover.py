@@ -71,7 +71,8 @@ def test_a_long_transaction_of_a_dead_newcomer_is_ended_by_who_takes_over(settin
     dead.begin_transaction()
     position = encode(Position(next_offset=1, transactional_id=f"{settings.topic_prefix}dead"))
     for partition in range(PARTITIONS):
-        dead.produce(settings.topic(Topic.LEDGER), position, position_key(partition), partition)
+        place = (settings.topic(Topic.LEDGER), position, position_key(partition), partition)
+        dead.produce(*place, headers=[("by", f"{settings.topic_prefix}dead")])
     assert dead.flush(30) == 0
     with host_in_thread(settings, "p1"):
         send(settings, [(partition, run_id.encode(), _configured(run_id)) for partition, run_id in RUNS.items()])

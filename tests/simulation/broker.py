@@ -48,7 +48,7 @@ class Broker:
             for partition in range(partitions)
         }
         self.group = Group(scheduler, partitions)
-        self.coordinator = Coordinator(scheduler, self.logs, self.group, faults.pause)
+        self.coordinator = Coordinator(scheduler, self.logs, self.group, faults.pause, faults.lost_markers)
         self.down_until = 0.0
         self.unanswered = 0
         self.landed_late: Callable[[str], None] = lambda _: None

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError
 
 from rollbook.tests.simulation.errors import Again, fatal, fenced
 from rollbook.tests.simulation.group import Group, GroupMetadata
-from rollbook.tests.simulation.log import PartitionLog, Place, Txn
+from rollbook.tests.simulation.log import Headers, PartitionLog, Place, Txn
 from rollbook.tests.simulation.scheduler import Scheduler
 
 
@@ -40,12 +40,18 @@ class Coordinator:
     """All transactional ids."""
 
     def __init__(
-        self, scheduler: Scheduler, logs: dict[Place, PartitionLog], group: Group, pause: Callable[[], float]
+        self,
+        scheduler: Scheduler,
+        logs: dict[Place, PartitionLog],
+        group: Group,
+        pause: Callable[[], float],
+        lost: Callable[[bool], Callable[[Place | None], bool]],
     ) -> None:
         self._scheduler = scheduler
         self._logs = logs
         self._group = group
         self._pause = pause
+        self._lost = lost
         self._owners: dict[str, Owner] = {}
         self.awaited: dict[str, list[Callable[[], None]]] = {}
         """Requests under way that arrive when the next transaction of an id opens."""
@@ -79,21 +85,26 @@ class Coordinator:
         return owner
 
     def write(
-        self, name: str, epoch: int, place: Place, key: bytes | None, value: bytes | None, timestamp: int
+        self,
+        name: str,
+        epoch: int,
+        place: Place,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int,
+        headers: Headers = (),
     ) -> None:
         """A record of the producer's transaction, which it opens if need be."""
         owner = self.take_part(name, epoch)
         if place not in owner.txn.places:
             owner.txn.places.append(place)
-        self._logs[place].append(key, value, timestamp, owner.txn)
+        self._logs[place].append(key, value, timestamp, owner.txn, headers=headers)
 
     def offsets(self, name: str, epoch: int, offsets: dict[int, int], member: GroupMetadata) -> None:
         """AddOffsetsToTxn and TxnOffsetCommit; the group refuses who is no longer in it."""
         owner = self.take_part(name, epoch)
         self._group.check(member)
-        if not owner.txn.offsets:
-            self._group.open.append(owner.txn)
-        owner.txn.offsets.update(offsets)
+        self._group.hold(owner.txn, offsets)
 
     def end(self, name: str, epoch: int, *, commit: bool) -> None:
         """EndTxn."""
@@ -137,9 +148,17 @@ class Coordinator:
         self._scheduler.say(
             "broker", f"{'commit' if commit else 'abort'} of {owner.name} decided, offsets {txn.offsets}"
         )
+        lost = self._lost(commit)
         for place in txn.places:
-            self._scheduler.later(self._pause(), lambda place=place: self._mark(owner, txn, place))  # type: ignore[misc]
-        self._scheduler.later(self._pause(), lambda: self._mark_offsets(owner, txn))
+            if lost(place):
+                txn.marked.add(place)
+            else:
+                self._scheduler.later(self._pause(), lambda place=place: self._mark(owner, txn, place))  # type: ignore[misc]
+        if lost(None):
+            txn.offsets_marked = True
+            self._finish(owner, txn)
+        else:
+            self._scheduler.later(self._pause(), lambda: self._mark_offsets(owner, txn))
 
     def _mark(self, owner: Owner, txn: Txn, place: Place) -> None:
         self._logs[place].append(None, None, 0, txn, marker=True)

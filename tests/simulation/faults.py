@@ -2,8 +2,11 @@
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from enum import StrEnum
+
+LOST_MARKERS = "transactions whose markers were lost"
 
 
 class Fate(StrEnum):
@@ -44,6 +47,8 @@ class Profile:
     outage: float = 0.0
     jump: float = 0.0
     slow_markers: float = 0.0
+    lost_markers: float = 0.0
+    """Of decided transactions: a partition without a leader is taken for deleted, and gets no marker."""
     slow: float = 0.0
     """Work takes time: a batch ends by its clock, a transaction can be too long."""
 
@@ -67,6 +72,7 @@ _MOST = Profile(
     outage=0.03,
     jump=0.03,
     slow_markers=0.3,
+    lost_markers=0.05,
     slow=0.05,
 )
 CALM = Profile()
@@ -125,3 +131,16 @@ class Faults:
         """How long the broker takes to write a marker."""
         slow = self._random.random() < self.profile.slow_markers
         return self._random.random() * (1.0 if slow else 0.01)
+
+    def lost_markers(self, commit: bool) -> Callable[[tuple[str, int] | None], bool]:
+        """Which places of a decided transaction get no marker; None is the group. All, the group, or of an abort any:
+        where a commit reached one topic and not another, nobody can tell it from an abort, and a person must look."""
+        if not self.strikes(LOST_MARKERS, self.profile.lost_markers):
+            return lambda place: False
+        match self._random.choice(("all", "group") if commit else ("all", "group", "some")):
+            case "all":
+                return lambda place: True
+            case "group":
+                return lambda place: place is None
+            case _:
+                return lambda place: self._random.random() < 0.5

@@ -86,6 +86,7 @@ def _message(place: Place, entry: Entry) -> Message:
         key=entry.key,
         value=entry.value,
         timestamp=(LOG_APPEND_TIME, entry.timestamp),
+        headers=list(entry.headers),
     )
 
 

@@ -150,6 +150,15 @@ class Group:
         if code is not None:
             raise abortable(code, f"offsets of {member.instance} refused")
 
+    def hold(self, txn: Txn, offsets: dict[int, int]) -> None:
+        """Offsets of an open transaction; what hangs of an earlier one of its producer ends as this one does."""
+        for older in [one for one in self.open if one.owner == txn.owner and one is not txn]:
+            self.open.remove(older)
+            txn.offsets = older.offsets | txn.offsets
+        if txn not in self.open:
+            self.open.append(txn)
+        txn.offsets.update(offsets)
+
     def is_stable(self, partition: int) -> bool:
         """Whether no open transaction holds an offset of the partition."""
         return not any(partition in txn.offsets for txn in self.open)

@@ -2,11 +2,13 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 Place: TypeAlias = tuple[str, int]
 """A topic and one of its partitions."""
+
+Headers: TypeAlias = tuple[tuple[str, bytes], ...]
 
 
 @dataclass(eq=False, slots=True)
@@ -32,6 +34,7 @@ class Entry:
     timestamp: int
     txn: Txn | None = None
     marker: bool = False
+    headers: Headers = ()
 
 
 class PartitionLog:
@@ -45,7 +48,14 @@ class PartitionLog:
         self._open: dict[int, tuple[Txn, int]] = {}
 
     def append(
-        self, key: bytes | None, value: bytes | None, timestamp: int, txn: Txn | None = None, *, marker: bool = False
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int,
+        txn: Txn | None = None,
+        *,
+        marker: bool = False,
+        headers: Headers = (),
     ) -> None:
         """Add an entry; the first one of a transaction opens it here, its marker ends it."""
         if txn is not None:
@@ -53,10 +63,21 @@ class PartitionLog:
                 self._open.pop(id(txn), None)
                 txn.marked.add(self.place)
             else:
-                self._open.setdefault(id(txn), (txn, self.end))
-        self._entries.append(Entry(self.end, key, value, timestamp, txn, marker))
+                self._open.setdefault(id(txn), (txn, self._adopt(txn)))
+        self._entries.append(Entry(self.end, key, value, timestamp, txn, marker, headers))
         self._offsets.append(self.end)
         self.end += 1
+
+    def _adopt(self, txn: Txn) -> int:
+        """Where the transaction begins here: a partition knows producers, not transactions, so that what hangs of an
+        earlier one of the same producer ends as this one does."""
+        hanging = [
+            (older, first) for older, first in self._open.values() if older.owner == txn.owner and older is not txn
+        ]
+        for older, _ in hanging:
+            del self._open[id(older)]
+            self._entries = [replace(entry, txn=txn) if entry.txn is older else entry for entry in self._entries]
+        return min((first for _, first in hanging), default=self.end)
 
     @property
     def stable_end(self) -> int:

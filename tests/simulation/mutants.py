@@ -19,6 +19,7 @@ from typing import Any
 from rollbook.processors.host import batch, errors, membership
 from rollbook.processors.host.loop import Host
 from rollbook.processors.host.restore import Opening
+from rollbook.processors.host.takeover import Takeover
 from rollbook.processors.host.transaction import Transactions
 from rollbook.tests.simulation.invariants import Violation
 from rollbook.tests.simulation.world import simulate
@@ -35,7 +36,9 @@ KEEP = "self._ledgers[partition].journal.keep()"
 KEEP_ALL = "[self._ledgers[p].journal.keep() or self._next.update({p: o}) for p, o in batch.next_offsets.items()]"
 FOLD = "batch = fold_batch(self._waiting, self._ledgers, self._clock)"
 UNKNOWN = "    # 7. A time-out"
-RESTORED = "if committed < 0 or committed == restored.next_offset:\n            return restored"
+RESTORED = (
+    "if committed is not None and (committed < 0 or committed == restored.next_offset):\n            return restored"
+)
 OPEN = "self._open(consumer, source.partition) for source in partitions"
 OLD = "self.__dict__.setdefault('old', {})"
 OPEN_NEW = (
@@ -77,7 +80,7 @@ _TABLE: tuple[tuple[int, str, *tuple[Edit, ...]], ...] = (
     (
         1,
         "each process has a transactional id of its own",
-        (Transactions.__init__, "self._name = name", "name = self._name = f'{name}-{clock.monotonic()}'"),
+        (Transactions.__init__, "self.name = name", "name = self.name = f'{name}-{clock.monotonic()}'"),
     ),
     (
         1,
@@ -92,11 +95,16 @@ _TABLE: tuple[tuple[int, str, *tuple[Edit, ...]], ...] = (
         (Opening._read, "committed = self._committed(group)", "pass"),
         (
             Opening._read,
-            "restored = self._restore()",
-            "restored = self._restore(); committed = self._committed(group)",
+            "restored = self._restore(group)",
+            "restored = self._restore(group); committed = self._committed(group)",
         ),
     ),
-    (2, "restored to the last stable offset only", (Opening._rebuild, "stable=False", "stable=True")),
+    (
+        2,
+        "restored to the last stable offset only, while something is open",
+        (Opening._rebuild, "[(_, end)]", "[(end, _)]"),
+        (Opening._read, "self._takeover.settle(group)", "pass"),
+    ),
     (
         2,
         "open and aborted records are restored",
@@ -110,8 +118,10 @@ _TABLE: tuple[tuple[int, str, *tuple[Edit, ...]], ...] = (
     (
         2,
         "the open transaction of a dead owner is not ended",
-        (Opening._end_transaction_of, "owner is None", "True"),
+        (Takeover.press, "owner is None", "True"),
     ),
+    (2, "what hangs is not ended", (Takeover.press, "self._cancel(self._taken[owner], group)", "pass")),
+    (2, "a partition is written to where decisions hang", (Opening._read, "self._takeover.settle(group)", "pass")),
     (3, "begin before the fold", (Host._process, FOLD, f"{BEGIN}; {FOLD}")),
     (
         3,
@@ -143,6 +153,11 @@ _TABLE: tuple[tuple[int, str, *tuple[Edit, ...]], ...] = (
     (4, "the fold is not undone after an abort", (Host._rewind, "ledger.journal.undo()", "pass")),
     (4, "no seek after an abort", (Host._rewind, "self._seek()", "pass")),
     (4, "what waits is kept after an abort", (Host._rewind, "self._forget_waiting()", "pass")),
+    (
+        4,
+        "an abort whose markers were lost is gone on from",
+        (Host._recover, "not self._hangs(p for p, ledger in self._ledgers.items() if ledger.journal.mark())", "True"),
+    ),
     (4, "the transaction is not aborted", (Host._recover, "self._transactions.abort()", "pass")),
     (
         5,

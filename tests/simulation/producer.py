@@ -8,11 +8,11 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from rollbook.tests.simulation import errors
 from rollbook.tests.simulation.broker import Broker
 from rollbook.tests.simulation.errors import Again
-from rollbook.tests.simulation.log import Place
+from rollbook.tests.simulation.log import Headers, Place
 from rollbook.tests.simulation.scheduler import Crash, Process
 
 INIT_TIMEOUT_S = 30.0
-Queued = tuple[Place, bytes | None, bytes | None, int]
+Queued = tuple[Place, bytes | None, bytes | None, int, Headers]
 
 
 class SimProducer:
@@ -54,7 +54,13 @@ class SimProducer:
         self._broker.scheduler.say(self._process.name, "begin_transaction")
 
     def produce(
-        self, topic: str, value: bytes | None, key: bytes | None = None, partition: int = 0, timestamp: int = 0
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        partition: int = 0,
+        timestamp: int = 0,
+        headers: list[tuple[str, str]] | None = None,
     ) -> None:
         scheduler = self._broker.scheduler
         if self._process.dying:
@@ -64,7 +70,8 @@ class SimProducer:
         self._check()
         if self._state != "open":
             raise errors.state(f"produce in state {self._state}")
-        self._queue.append(((topic, partition), key, value, timestamp or self._broker.now_ms))
+        sent = tuple((name, text.encode()) for name, text in headers or ())
+        self._queue.append(((topic, partition), key, value, timestamp or self._broker.now_ms, sent))
         if scheduler.random.random() < 0.1:
             scheduler.step()
 

@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from rollbook.tests.simulation.faults import LOST_MARKERS
 from rollbook.tests.simulation.mutants import MUTANTS, Mutant, found_at
 from rollbook.tests.simulation.world import simulate
 
@@ -25,13 +26,15 @@ MET = (
     "lease expiries written",
     "records compacted away",
     "clones",
+    LOST_MARKERS,
 )
 RARE = "outages"
 
 QUICK = (
     "each process has a transactional id of its own",
-    "restored to the last stable offset only",
+    "restored to the last stable offset only, while something is open",
     "open and aborted records are restored",
+    "what hangs is not ended",
     "group offsets are the truth",
     "begin before the fold",
     "no offsets in the transaction",

@@ -283,5 +283,10 @@ def void(_: object) -> None:
 
 def simulate(seed: int, trace: list[str] | None = None) -> Counter[str]:
     """One seed. Raises Violation; the trace is what happened up to there."""
-    logging.getLogger("rollbook.processor").setLevel(logging.CRITICAL)
-    return World(seed, trace).run()
+    logger = logging.getLogger("rollbook.processor")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        return World(seed, trace).run()
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,61 @@
+"""Reading a partition from one offset to another, by a consumer of its own that belongs to no group."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
+
+from confluent_kafka import Message, TopicPartition
+
+from rollbook.processors.host.clients import retried
+from rollbook.processors.host.clock import Clock
+from rollbook.processors.host.errors import HostStopped
+from rollbook.processors.host.kafka import Kafka
+
+Place: TypeAlias = tuple[str, int]
+"""A topic and one of its partitions."""
+
+REQUEST_TIMEOUT_S = 5.0
+STILL_S = 30.0
+
+
+def ends_of(kafka: Kafka, clock: Clock, places: Iterable[Place]) -> list[tuple[int, int]]:
+    """The last stable offset and the end of each place."""
+    stable, real = kafka.reader(), kafka.reader(committed=False)
+
+    def end(asked: Any, topic: str, partition: int) -> int:
+        place = TopicPartition(topic, partition)
+        what = f"watermarks of {topic}:{partition}"
+        _, offset = retried(clock, what, lambda: asked.get_watermark_offsets(place, timeout=REQUEST_TIMEOUT_S))
+        return int(offset)
+
+    try:
+        return [(end(stable, *place), end(real, *place)) for place in places]
+    finally:
+        stable.close()
+        real.close()
+
+
+def records(kafka: Kafka, clock: Clock, start: TopicPartition, end: int, *, committed: bool) -> Iterator[Message]:
+    """What lies from `start` up to `end`, which must be readable. Raises `HostStopped` when it does not go on."""
+    reader = kafka.reader(committed=committed)
+    try:
+        reader.assign([start])
+        at, since = max(0, int(start.offset)), clock.monotonic()
+        while at < end:
+            yield from (message for message in reader.consume(5_000, 0.05) if message.error() is None)
+            now, position = clock.monotonic(), max(0, int(reader.position([start])[0].offset))
+            if position > at:
+                at, since = position, now
+            elif now - since > STILL_S:
+                raise HostStopped(
+                    f"reading {start.topic}:{start.partition} stands still at offset {at} of {end}: check the broker"
+                )
+    finally:
+        reader.close()
+
+
+def key_and_value(record: Message) -> tuple[bytes, bytes | None]:
+    """Of a record of the ledger topic."""
+    key, value = record.key(), record.value()
+    assert isinstance(key, bytes), "the processor writes every ledger record with a key"
+    assert not isinstance(value, str), "values are bytes"
+    return key, value
