@@ -23,7 +23,8 @@ CHECKS = (
     ),
     Check("partitions: leaders, copies in sync, a single copy", cluster.copies),
     Check("where the fold stands beside group offsets, log and decisions; records that are gone", processing.positions),
-    Check("records that wait, transactions that stay open, compaction that does not keep up", processing.progress),
+    Check("records that wait, compaction that does not keep up", processing.progress),
+    Check("transactions that stay open, also where a broker lost their markers", processing.open_transactions),
     Check(
         "the processor's group: strangers, two processes of one name, more members than partitions", processing.members
     ),

@@ -60,18 +60,27 @@ def progress(facts: Facts) -> Iterator[Finding]:
         elif waiting > _MUCH_LAG:
             told = f"{waiting} records wait for the processor"
             yield Finding(Level.WARNING, "progress", about, told, "run more processors: each takes some partitions")
-        key = (Topic.DECISIONS, p)
-        stable, high = facts.after.stable.get(key, 0), facts.after.high.get(key, 0)
-        if stable < high and facts.before.stable.get(key) == stable and facts.before.high.get(key, 0) > stable:
-            told = f"a transaction is open at offset {stable}, and nothing behind it can be read"
-            remedy = "start the processor that left it, under the same name; see `kafka-transactions.sh list`"
-            yield Finding(
-                Level.WARNING, "progress", f"partition {facts.settings.topic(Topic.DECISIONS)}:{p}", told, remedy
-            )
         if part.records > _LONG_RESTORE_RECORDS and part.records > _DIRTY_RATIO * part.rows:
             told = f"a restore reads {part.records} records for {part.rows} rows: the cleaner does not keep up"
             remedy = "see log-cleaner.log of the broker; give it more log.cleaner.threads"
             yield Finding(Level.WARNING, "cleaner", f"partition {facts.settings.topic(Topic.LEDGER)}:{p}", told, remedy)
+
+
+def open_transactions(facts: Facts) -> Iterator[Finding]:
+    """Where nothing moved between two looks, though something lies behind what can be read."""
+    for (topic, partition), stable in sorted(facts.after.stable.items()):
+        key = (topic, partition)
+        stood = facts.before.stable.get(key) == stable and facts.before.high.get(key, 0) > stable
+        if stood and stable < facts.after.high.get(key, 0):
+            told = f"a transaction is open at offset {stable}, and nothing behind it can be read"
+            remedy = "start a processor: it ends what is open in its partitions; if it stays, see " + (
+                "the header `by` of the record there, and start the processor of that name"
+                if topic is Topic.DEAD_LETTERS
+                else "`kafka-transactions.sh find-hanging`"
+            )
+            yield Finding(
+                Level.WARNING, "progress", f"partition {facts.settings.topic(topic)}:{partition}", told, remedy
+            )
 
 
 def members(facts: Facts) -> Iterator[Finding]:

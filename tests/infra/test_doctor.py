@@ -206,10 +206,10 @@ def test_a_transaction_that_stays_open(settings: Settings) -> None:
     producer.begin_transaction()
     producer.produce(settings.topic(Topic.DECISIONS), b"open", b"key", 0)
     producer.flush(20)
-    (line,) = told(processing.progress(look(settings)), Level.WARNING)
+    (line,) = told(processing.open_transactions(look(settings)), Level.WARNING)
     producer.abort_transaction(20)
     assert "a transaction is open at offset 0" in line
-    assert told(processing.progress(look(settings)), Level.WARNING) == []
+    assert told(processing.open_transactions(look(settings)), Level.WARNING) == []
 
 
 def test_records_that_nobody_decides(settings: Settings) -> None:
