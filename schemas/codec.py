@@ -64,7 +64,7 @@ class Decoded:
     content: str
 
     def header(self) -> Header:
-        """The header of a lifecycle record, or `ContractViolation`: it is judged before the rest."""
+        """The header alone of a lifecycle record, or `ContractViolation`: it can be good where the rest is not."""
         return _valid(Header, self.fields["header"])
 
 
@@ -97,9 +97,9 @@ def decode_as(model: type[P], data: bytes) -> P:
     return record
 
 
-def validate(decoded: Decoded, header: Header | None = None) -> Part:
-    """The typed record, or `ContractViolation`; a header that was judged already is not judged again."""
-    return _valid(decoded.model, decoded.fields if header is None else decoded.fields | {"header": header})
+def validate(decoded: Decoded) -> Part:
+    """The typed record, or `ContractViolation`."""
+    return _valid(decoded.model, decoded.fields)
 
 
 def _valid(model: type[P], fields: dict[str, Any]) -> P:

@@ -24,7 +24,7 @@ from rollbook.schemas.records import reward as reward_records
 from rollbook.schemas.records import rollout as rollout_records
 from rollbook.schemas.records import run as run_records
 from rollbook.schemas.records import update as update_records
-from rollbook.schemas.records.common import Header, LearnerRef, Lifecycle
+from rollbook.schemas.records.common import LearnerRef, Lifecycle
 from rollbook.schemas.records.decision import Decision, Outcome, SourcePosition
 
 MOST_DECISION_BYTES = DECISION_MAX_BYTES - 64 * 1024
@@ -126,8 +126,9 @@ class Ledger:
             verdict = Verdict(Outcome.UNDECODABLE, Reason.UNDECODABLE)
             return self._decide(source, self._strays(), "", "", verdict, undecodable=str(error))
         record_type = decoded.model.__name__
+        valid = _validated(decoded)
         try:
-            header = decoded.header()
+            header = valid.header if isinstance(valid, Lifecycle) else decoded.header()
         except ContractViolation as error:
             verdict = Verdict(Outcome.INVALID, Reason.CONTRACT_VIOLATION, detail=f"header.{error.field}")
             return self._decide(source, self._strays(), record_type, "", verdict)
@@ -135,7 +136,7 @@ class Ledger:
             verdict = Verdict(Outcome.INVALID, Reason.WRONG_PARTITION, detail=header.run_id)
             return self._decide(source, self._strays(), record_type, header.event_id, verdict)
         of_run = self.run(header.run_id)
-        verdict = self._judge(of_run, decoded, header, record)
+        verdict = self._judge(of_run, valid, decoded.content, record)
         return self._decide(source, of_run, record_type, header.event_id, verdict)
 
     def _in_place(self, run_id: str, key: bytes | None) -> bool:
@@ -145,12 +146,10 @@ class Ledger:
         """Where records without a run of their own are counted; no run id can begin with a tilde."""
         return self.run(f"{STRAYS}{self.partition}")
 
-    def _judge(self, of_run: Run, decoded: Decoded, header: Header, source: SourceRecord) -> Verdict:
-        try:
-            record = validate(decoded, header)
-        except ContractViolation as error:
-            return Verdict(Outcome.INVALID, Reason.CONTRACT_VIOLATION, detail=error.field)
-        at = At(offset=source.offset, sequence=of_run.head.sequence + 1, content=decoded.content)
+    def _judge(self, of_run: Run, record: Lifecycle | ContractViolation, content: str, source: SourceRecord) -> Verdict:
+        if isinstance(record, ContractViolation):
+            return Verdict(Outcome.INVALID, Reason.CONTRACT_VIOLATION, detail=record.field)
+        at = At(offset=source.offset, sequence=of_run.head.sequence + 1, content=content)
         refusal = run.refuse(of_run, type(record).__name__)
         if refusal is not None:
             return refusal
@@ -161,7 +160,6 @@ class Ledger:
                     f"version {record.fold_version}, this package knows {FOLD_VERSION}; install a newer rollbook"
                 )
             return run.run_configured(of_run, record, at, self.topic_partitions)
-        assert isinstance(record, Lifecycle), "only lifecycle records come this far"
         return HANDLERS[type(record)](of_run, record, at)
 
     def _decide(
@@ -212,6 +210,15 @@ class Ledger:
             (key_of(table.run_id, table.kind, key), None if (row := table.get(key)) is None else encode(row))
             for table, key in self.journal.changes()
         ]
+
+
+def _validated(decoded: Decoded) -> Lifecycle | ContractViolation:
+    try:
+        record = validate(decoded)
+    except ContractViolation as error:
+        return error
+    assert isinstance(record, Lifecycle), "only lifecycle records come this far"
+    return record
 
 
 def _learner(of_run: Run, learner_id: str | None) -> LearnerRef | None:

@@ -103,9 +103,7 @@ def _verdict(
 ) -> Verdict:
     about = after or before
     assert about is not None, "a verdict is about a trajectory"
-    decided = item(about.trajectory_id, reason, before, after)
-    if before is None:
-        decided = decided.but(state_before=NONE)
+    decided = item(about.trajectory_id, reason, before, after, unknown=NONE)
     accepted = outcome is Outcome.ACCEPTED
     return Verdict(
         outcome,

@@ -320,13 +320,25 @@ def behavior_version(trajectory: TrajectoryState) -> int:
     return trajectory.policies[0].version
 
 
+class Heads(Table[str, RunHead]):
+    """The run's one head."""
+
+    def __init__(self, run_id: str, journal: Journal) -> None:
+        super().__init__(run_id, "run", RunHead, journal)
+        self._before_the_first = RunHead(run_id=run_id, sequence=0, chain=NO_CHAIN)
+        self.current = self._before_the_first
+        """The head; a fresh one before the first decision."""
+
+    def _index(self, key: str, before: RunHead | None, after: RunHead | None) -> None:
+        self.current = after or self._before_the_first
+
+
 class Run:
     """All that the fold knows of one run."""
 
     def __init__(self, run_id: str, journal: Journal) -> None:
         self.run_id = run_id
-        self._before_the_first = RunHead(run_id=run_id, sequence=0, chain=NO_CHAIN)
-        self.heads: Table[str, RunHead] = Table(run_id, "run", RunHead, journal)
+        self.heads = Heads(run_id, journal)
         self.configs: Table[int, RunConfig] = Table(run_id, "config", RunConfig, journal)
         self.contracts: Table[str, ContractState] = Table(run_id, "contract", ContractState, journal)
         self.trajectories = Trajectories(run_id, journal)
@@ -357,7 +369,7 @@ class Run:
     @property
     def head(self) -> RunHead:
         """The run's head; a fresh one before the first decision."""
-        return self.heads.get("") or self._before_the_first
+        return self.heads.current
 
     def change_head(self, **changes: object) -> None:
         """Replace fields of the head."""

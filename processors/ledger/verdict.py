@@ -86,13 +86,14 @@ def item(
     lag: int | None = None,
     freshness: Freshness | None = None,
     ratio: float | None = None,
+    unknown: str | None = None,
 ) -> ItemDecision:
-    """What became of one trajectory; without `after` it is unchanged."""
+    """What became of one trajectory; without `after` it is unchanged. `unknown`: its state where `before` is none."""
     now = after or before
     return ItemDecision.trusted(
         trajectory_id=trajectory_id,
         reason=reason._value_,  # `value` is looked up in Python
-        state_before=None if before is None else before.status._value_,
+        state_before=unknown if before is None else before.status._value_,
         state_after=None if now is None else now.status._value_,
         revision_before=None if before is None else before.revision,
         revision_after=None if now is None else now.revision,
