@@ -36,7 +36,7 @@ from rollbook.processors.ledger.store import Run
 from rollbook.processors.lifecycle import LIVE
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.replay.history.source import OutOfRange
-from rollbook.schemas.codec import UndecodableRecord, decode
+from rollbook.schemas.codec import decode
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.schemas.records.rollout import Generated
 from rollbook.schemas.records.run import LagUnit
@@ -192,24 +192,18 @@ def _ledger(
     count = partitions.get(Topic.LIFECYCLE, 0)
     with KafkaLog(settings) as log:
         for p in range(min(count, partitions.get(Topic.LEDGER, 0))):
-            rebuild, live = Rebuild(p, count), set[bytes]()
+            rebuild = Rebuild(p, count)
             topic = settings.topic(Topic.LEDGER)
             bounds = log.bounds(topic, p)
             for stored in log.read(topic, p, bounds.first, bounds.end) if bounds.first < bounds.end else ():
-                key = stored.key or b""
-                try:
-                    rebuild.take(key, stored.value)
-                except (ValueError, UndecodableRecord) as problem:
-                    raise BadInput(
-                        f"{stored.place} is no record of the ledger ({problem}): is this rollbook older than the "
-                        "processor?"
-                    ) from None
-                (live.discard if stored.value is None else live.add)(key)
-            stands = None if rebuild.position is None else rebuild.position.next_offset
-            parts.append(LedgerPart(p, stands, rebuild.records, len(live)))
-            runs += [
-                _run(log, settings, run, p, first) for run in rebuild.ledger.runs.values() if run.head.config_version
-            ]
+                rebuild.take(stored.key or b"", stored.value)
+            try:
+                stands = None if rebuild.position is None else rebuild.position.next_offset
+                found = rebuild.ledger().runs.values()
+            except BadInput as problem:
+                raise BadInput(f"{topic}:{p}: {problem}") from None
+            parts.append(LedgerPart(p, stands, rebuild.records, rebuild.rows))
+            runs += [_run(log, settings, run, p, first) for run in found if run.head.config_version]
     return tuple(parts), tuple(runs)
 
 

@@ -8,7 +8,6 @@ from rollbook.infra.settings import Topic
 from rollbook.processors.ledger.policy import phase_of
 from rollbook.processors.ledger.rebuild import Rebuild
 from rollbook.processors.ledger.store import Run, is_open
-from rollbook.schemas.codec import UndecodableRecord
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.common import LearnerRef
 from rollbook.schemas.records.ledger import (
@@ -84,11 +83,11 @@ def read_ledger(place: Place) -> tuple[Run, int]:
     rebuild = Rebuild(place.partition, place.partitions, place.run_id)
     if bounds.first < bounds.end:
         for stored in place.log.read(topic, place.partition, bounds.first, bounds.end):
-            try:
-                rebuild.take(stored.key or b"", stored.value)
-            except (ValueError, UndecodableRecord) as problem:
-                raise BadInput(f"{stored.place} is no record of the ledger ({problem}): is rollbook too old?") from None
-    return rebuild.ledger.run(place.run_id), rebuild.next_offset
+            rebuild.take(stored.key or b"", stored.value)
+    try:
+        return rebuild.ledger().run(place.run_id), rebuild.next_offset
+    except BadInput as problem:
+        raise BadInput(f"{topic}:{place.partition}: {problem}") from None
 
 
 def heard_at(place: Place, run: Run, update_id: str | None) -> dict[int, int]:

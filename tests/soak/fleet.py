@@ -169,7 +169,7 @@ class Fleet:
 
     def _ended(self, one: Instance) -> None:
         code = one.process.wait()
-        if code == -signal.SIGKILL or (code == 0 and one.leaving):
+        if code == -signal.SIGKILL or (one.leaving and code in (0, -signal.SIGTERM)):  # it may not listen yet
             return
         words = ([line for line in one.log.read_text(errors="replace").splitlines() if line.strip()] or ["no word"])[-1]
         if code == FENCED:
