@@ -149,7 +149,8 @@ def write(settings: Settings, topic: Topic, **config: object) -> KafkaError | No
 
 def read(settings: Settings, topic: Topic) -> KafkaError | None:
     """Try to read the first record that is there; what the broker says."""
-    consumer = Consumer(settings.client({"group.id": "rollbook-reader", "log_level": 0, "enable.partition.eof": True}))
+    quiet = {"enable.auto.commit": False, "log_level": 0}  # or its end would wait for a commit that nobody may make
+    consumer = Consumer(settings.client({"group.id": "rollbook-reader", "enable.partition.eof": True, **quiet}))
     try:
         hidden: KafkaError | None = (
             consumer.list_topics(settings.topic(topic), timeout=10).topics[settings.topic(topic)].error
