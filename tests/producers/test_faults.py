@@ -68,7 +68,7 @@ def rewarded(settings: Settings, run_id: str) -> list[str]:
 
 
 def test_a_slow_broker_slows_nobody_and_loses_nothing(cluster: Cluster) -> None:
-    run_id, names = new_id(), [f"t-{index}" for index in range(12)]
+    run_id, names = new_id(), [f"t-{index}" for index in range(6)]
     spent = 0.0
     # It gives up waiting for an answer, and sends what has arrived already once more.
     impatient = replace(cluster.settings, kafka=(("socket.timeout.ms", "200"),))
