@@ -136,7 +136,10 @@ class Ledger:
             verdict = Verdict(Outcome.INVALID, Reason.WRONG_PARTITION, detail=header.run_id)
             return self._decide(source, self._strays(), record_type, header.event_id, verdict)
         of_run = self.run(header.run_id)
-        verdict = self._judge(of_run, valid, decoded.content, record)
+        if isinstance(valid, ContractViolation):
+            verdict = Verdict(Outcome.INVALID, Reason.CONTRACT_VIOLATION, detail=valid.field)
+        else:
+            verdict = self._judge(of_run, valid, decoded.content, record)
         return self._decide(source, of_run, record_type, header.event_id, verdict)
 
     def _in_place(self, run_id: str, key: bytes | None) -> bool:
@@ -146,9 +149,7 @@ class Ledger:
         """Where records without a run of their own are counted; no run id can begin with a tilde."""
         return self.run(f"{STRAYS}{self.partition}")
 
-    def _judge(self, of_run: Run, record: Lifecycle | ContractViolation, content: str, source: SourceRecord) -> Verdict:
-        if isinstance(record, ContractViolation):
-            return Verdict(Outcome.INVALID, Reason.CONTRACT_VIOLATION, detail=record.field)
+    def _judge(self, of_run: Run, record: Lifecycle, content: str, source: SourceRecord) -> Verdict:
         at = At(offset=source.offset, sequence=of_run.head.sequence + 1, content=content)
         refusal = run.refuse(of_run, type(record).__name__)
         if refusal is not None:
