@@ -136,6 +136,7 @@ class Ledger:
             verdict = Verdict(Outcome.INVALID, Reason.WRONG_PARTITION, detail=header.run_id)
             return self._decide(source, self._strays(), record_type, header.event_id, verdict)
         of_run = self.run(header.run_id)
+        _know(of_run.head.fold_version, of_run, record)
         if isinstance(valid, ContractViolation):
             verdict = Verdict(Outcome.INVALID, Reason.CONTRACT_VIOLATION, detail=valid.field)
         else:
@@ -155,11 +156,7 @@ class Ledger:
         if refusal is not None:
             return refusal
         if isinstance(record, run_records.RunConfigured):
-            if record.fold_version > FOLD_VERSION:
-                raise NewerFoldVersion(
-                    f"lifecycle partition {source.partition} offset {source.offset}: run {of_run.run_id} asks for fold "
-                    f"version {record.fold_version}, this package knows {FOLD_VERSION}; install a newer rollbook"
-                )
+            _know(record.fold_version, of_run, source)
             return run.run_configured(of_run, record, at, self.topic_partitions)
         return HANDLERS[type(record)](of_run, record, at)
 
@@ -227,6 +224,15 @@ def _learner(of_run: Run, learner_id: str | None) -> LearnerRef | None:
         return None
     state = of_run.learners.get(learner_id)
     return LearnerRef.trusted(learner_id=learner_id, epoch=0 if state is None else state.epoch)
+
+
+def _know(fold_version: int, of_run: Run, source: SourceRecord) -> None:
+    """Raises `NewerFoldVersion` for rules that this package does not have."""
+    if fold_version > FOLD_VERSION:
+        raise NewerFoldVersion(
+            f"lifecycle partition {source.partition} offset {source.offset}: run {of_run.run_id} asks for fold version "
+            f"{fold_version}, this package knows {FOLD_VERSION}; install a newer rollbook"
+        )
 
 
 def _without_lists(decision: Decision) -> Decision:

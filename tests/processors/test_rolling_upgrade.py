@@ -156,7 +156,6 @@ def test_instances_of_two_versions_never_disagree(shared: Settings, caplog: pyte
         assert rules == [FOLD_VERSION] * at + [NEWER] * (len(rules) - at)
 
 
-@pytest.mark.xfail(strict=True, reason="the fold looks at the version where a run asks for it, not where it has it")
 def test_an_older_instance_decides_nothing_of_a_run_that_a_newer_one_has_raised(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
