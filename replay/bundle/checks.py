@@ -14,6 +14,7 @@ from rollbook.replay.bundle.model import (
     MANIFEST,
     Capability,
     Expected,
+    FormatVersion,
     Index,
     Manifest,
     Payload,
@@ -38,6 +39,8 @@ _ID_LISTS = (
 def check_metadata(manifest: Manifest, index: Index, expected: Expected) -> Iterator[Problem]:
     """Every contradiction within and between the three JSON files."""
     yield from _identity(manifest, index)
+    yield from _version(manifest, index)
+    yield from _links(index)
     yield from _membership(index)
     for position, sample in enumerate(index.samples):
         yield from _lengths(f"samples.{position}", sample)
@@ -79,6 +82,33 @@ def _identity(manifest: Manifest, index: Index) -> Iterator[Problem]:
     for field in _ID_LISTS:
         for twice in _twice(getattr(identity, field)):
             yield Problem(INDEX, f"identity.{field}", f"'{visible(twice)}' twice", "list each id once")
+
+
+def format_of(index: Index) -> FormatVersion:
+    """The oldest format that holds it."""
+    return "1.1.0" if any(index.added()) else "1.0.0"
+
+
+def _version(manifest: Manifest, index: Index) -> Iterator[Problem]:
+    if manifest.format_version == "1.0.0":
+        for name in index.added():
+            yield Problem(INDEX, name, "unknown key in format 1.0.0", f"remove it, or set format_version in {MANIFEST}")
+
+
+def _links(index: Index) -> Iterator[Problem]:
+    """A step names its update and no steps, an update the other way round; neither names itself."""
+    if (links := index.links) is None:
+        return
+    of_step = index.identity.actor_step_id is not None
+    if of_step and links.step_bundles:
+        yield Problem(INDEX, "links.step_bundles", "in the bundle of a step", "name steps in the update's bundle only")
+    if not of_step and links.update_bundle is not None:
+        yield Problem(INDEX, "links.update_bundle", "in the bundle of an update", "name it in the steps' bundles only")
+    named = [step.bundle_id for step in links.step_bundles]
+    for twice in _twice([*named, index.bundle_id, *([links.update_bundle] if links.update_bundle else [])]):
+        yield Problem(INDEX, "links", f"'{visible(twice)}' twice, or the bundle itself", "name each other bundle once")
+    for step in _twice(str(step.step_id) for step in links.step_bundles):
+        yield Problem(INDEX, "links.step_bundles", f"step_id {step} twice", "name one bundle for each step")
 
 
 def _membership(index: Index) -> Iterator[Problem]:
@@ -219,6 +249,7 @@ def check_agreement(indexes: Mapping[int, Index]) -> Iterator[Problem]:
             ("identity.rollout_id", first.identity.rollout_id, index.identity.rollout_id),
             ("identity.rank", first.identity.rank, index.identity.rank),
             ("config", first.config, index.config),
+            ("links", first.links, index.links),
         )
         for field, ours, theirs in pairs:
             if ours != theirs:

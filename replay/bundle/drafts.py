@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from rollbook.replay.bundle.bundle import Bundle
-from rollbook.replay.bundle.checks import check_agreement, check_metadata, check_tensor
+from rollbook.replay.bundle.checks import check_agreement, check_metadata, check_tensor, format_of
 from rollbook.replay.bundle.layout import MAX_JSON_BYTES, payload_file, rank_complete, rank_folder
 from rollbook.replay.bundle.model import (
     COMPLETE,
@@ -147,6 +147,7 @@ def files_of(draft: Draft) -> RankFiles:
         raise Refused(*unfit)
     try:
         manifest = Manifest(
+            format_version=format_of(draft.index),
             bundle_id=draft.index.bundle_id,
             producer=draft.producer,
             stage_contracts={contract.stage: contract for contract in draft.contracts},

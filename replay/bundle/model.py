@@ -1,14 +1,25 @@
-"""The files of a bundle as typed records: format 1.0.0, strict (no unknown key, no boolean or string as a number).
+"""The files of a bundle as typed records: formats 1.0.0 and 1.1.0, strict (no unknown key, no boolean or string as a
+number). 1.1.0 adds fields that are absent where they are not used (`ADDED`), and a bundle that uses none is of 1.0.0.
 
 What we write is that format and nothing else: the payloads are flat token tensors (`returns`, where a trainer recorded
 it, is one more of them). What we know beyond it lies in files of their own, which a reader of 1.0.0 does not open:
 `terms.py` and the provenance that materialize writes.
 """
 
+from collections.abc import Iterator
 from enum import StrEnum
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, StringConstraints
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+)
 
 MANIFEST: Final = "manifest.json"
 INDEX: Final = "index.json"
@@ -25,6 +36,9 @@ Id = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
 Text = Annotated[str, StringConstraints(max_length=4096)]
 Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 PayloadName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$")]
+# A bundle that another one names is the folder of that name beside it: one path component that hides nothing.
+BundleName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._~-]{0,199}$")]
+FormatVersion = Literal["1.0.0", "1.1.0"]
 Count = Annotated[int, Field(ge=0, lt=2**48)]
 Size = Annotated[int, Field(ge=1, lt=2**48)]
 Rank = Annotated[int, Field(ge=0, lt=2**20)]
@@ -50,6 +64,21 @@ class Record(BaseModel):
     """Base of every part of a bundle's metadata."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class Grown(Record):
+    """Base of the parts that 1.1.0 adds fields to. Where such a field is None its key is absent, as in 1.0.0."""
+
+    ADDED: ClassVar[frozenset[str]] = frozenset()
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        content: dict[str, Any] = handler(self)
+        return {key: value for key, value in content.items() if value is not None or key not in self.ADDED}
+
+    def added(self) -> Iterator[str]:
+        """The fields of 1.1.0 that are used."""
+        yield from (name for name in sorted(self.ADDED) if getattr(self, name) is not None)
 
 
 class StageId(StrEnum):
@@ -126,7 +155,7 @@ class Producer(Record):
 
 
 class Manifest(Record):
-    format_version: Literal["1.0.0"] = "1.0.0"
+    format_version: FormatVersion = "1.0.0"
     bundle_id: Id
     producer: Producer
     stage_contracts: dict[OneOf[StageId], StageContract]
@@ -195,11 +224,31 @@ class Config(Record):
     entropy_coef: float
 
 
-class Index(Record):
+class StepBundle(Record):
+    """A step of an update, and its bundle."""
+
+    step_id: Count
+    bundle_id: BundleName
+
+
+class Links(Record):
+    """What belongs together: the bundle of an update (rollout level) and those of its optimizer steps, folders beside
+    one another, each named as its bundle_id. A step names its update; an update may name its steps, which often are not
+    yet known when it is written."""
+
+    update_id: Id
+    update_bundle: BundleName | None = None
+    step_bundles: Many[StepBundle] = ()
+
+
+class Index(Grown):
+    ADDED = frozenset({"links"})
+
     bundle_id: Id
     identity: Identity
     samples: Annotated[tuple[Sample, ...], Field(strict=False, min_length=1)]
     config: Config
+    links: Links | None = None
 
 
 class RawRewards(Record):
