@@ -13,6 +13,7 @@ from rich.console import Console
 from rollbook.replay.bundle import cohort
 from rollbook.replay.engine import replay_cohort
 from rollbook.replay.jsonreport import inspect_json, replay_json, validation_json
+from rollbook.replay.locate import locate, wanted
 from rollbook.replay.report import print_inspected, print_replay, print_validation
 from rollbook.replay.result import Verdict
 from rollbook.replay.selection import Selection, stage_of
@@ -24,18 +25,32 @@ INVALID = 1
 app = typer.Typer(no_args_is_help=True, help="Look at bundles and recompute them.")
 
 BundlePath = Annotated[
-    Path, typer.Argument(metavar="BUNDLE", help="Folder of the bundle, or of all its ranks.", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="BUNDLE",
+        help="Folder of the bundle, or of all its ranks, or one that holds bundles.",
+        show_default=False,
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
 
 
+Step = Annotated[
+    str | None,
+    typer.Option(metavar="R:S", help="The optimizer step that the bundle must be of, exactly: ROLLOUT_ID:STEP_ID."),
+]
+Rollout = Annotated[
+    int | None, typer.Option(metavar="R", help="The rollout that the bundle must be of, as a whole: ROLLOUT_ID.")
+]
+
+
 @app.command("inspect")
-def inspect_command(bundle: BundlePath, as_json: AsJson = False) -> None:
+def inspect_command(bundle: BundlePath, step: Step = None, rollout: Rollout = None, as_json: AsJson = False) -> None:
     """Show a bundle's identity, producer, capabilities and payloads, also of one without COMPLETE.
 
     Nothing is verified. Exits 0, or 2 when there is no readable bundle.
     """
-    inspected = cohort.inspect(bundle)
+    inspected = cohort.inspect(locate(bundle, wanted(step, rollout)))
     if as_json:
         typer.echo(inspect_json(inspected))
     else:
@@ -43,12 +58,12 @@ def inspect_command(bundle: BundlePath, as_json: AsJson = False) -> None:
 
 
 @app.command("validate")
-def validate_command(bundle: BundlePath, as_json: AsJson = False) -> None:
+def validate_command(bundle: BundlePath, step: Step = None, rollout: Rollout = None, as_json: AsJson = False) -> None:
     """Check a bundle's format, checksums, identity and that every stage has what it needs.
 
     Exits 0 when valid, 1 when not (each problem with file, field and remedy), 2 when there is no bundle.
     """
-    report = cohort.validate(bundle)
+    report = cohort.validate(locate(bundle, wanted(step, rollout)))
     if as_json:
         typer.echo(validation_json(report))
     else:
@@ -64,10 +79,16 @@ def replay_command(
         list[str] | None,
         typer.Option(help=f"Only this stage, from its recorded inputs; repeatable. One of {', '.join(STAGES)}."),
     ] = None,
+    sample: Annotated[
+        list[str] | None, typer.Option(help="Only this sample and the rest of its group; repeatable.")
+    ] = None,
+    group: Annotated[list[str] | None, typer.Option(help="Only this group, by its index (g-0); repeatable.")] = None,
     batch: Annotated[
         list[str] | None,
         typer.Option(help="Only this micro-batch (mb-0000) and the rest of its groups; repeatable."),
     ] = None,
+    step: Step = None,
+    rollout: Rollout = None,
     as_json: AsJson = False,
 ) -> None:
     """Recompute a bundle stage by stage and name the first divergence from what was recorded.
@@ -75,8 +96,10 @@ def replay_command(
     Exits 0 when every stage passed, 1 when one diverges, 2 for a bundle that is refused, 4 when nothing (or not all
     that the bundle promises) could be verified.
     """
-    selection = Selection(tuple(map(stage_of, stage or ())), tuple(batch or ()))
-    report = replay_cohort(cohort.read_cohort(bundle), selection)
+    selection = Selection(
+        tuple(map(stage_of, stage or ())), tuple(sample or ()), tuple(group or ()), tuple(batch or ())
+    )
+    report = replay_cohort(cohort.read_cohort(locate(bundle, wanted(step, rollout))), selection)
     if as_json:
         typer.echo(replay_json(report))
     else:

@@ -27,7 +27,7 @@ from rollbook.replay.result import (
     most_specific,
 )
 from rollbook.replay.run import Floats, Run, run_of
-from rollbook.replay.selection import Selection
+from rollbook.replay.selection import Selection, positions_of
 from rollbook.replay.stages import EXACT, STAGES, Output, Results, Roundings, Stage, Unit
 from rollbook.replay.text import visible
 
@@ -43,10 +43,12 @@ def replay_cohort(cohort: Cohort, selection: Selection | None = None, xp: Any = 
     selection = selection or Selection()
     ranks: list[RankResult] = []
     selected: list[int] = []
-    for bundle in cohort.bundles:
+    for bundle, positions in zip(cohort.bundles, positions_of(cohort.bundles, selection), strict=True):
+        if positions == ():
+            continue
         # What overflows diverges, visibly; numpy need not warn about it as well.
         with np.errstate(all="ignore"):
-            run = run_of(bundle, selection, xp)
+            run = run_of(bundle, positions, xp)
             stages = tuple(_replay_stage(run, stage, selection) for stage in STAGES.values())
         selected.append(len(run.sample_ids))
         ranks.append(RankResult(bundle.rank, _verdict(bundle, stages, selection), stages))
@@ -56,7 +58,7 @@ def replay_cohort(cohort: Cohort, selection: Selection | None = None, xp: Any = 
         verdict=_overall(ranks),
         ranks=tuple(ranks),
         first_divergence=next(_divergences(ranks), None),
-        selected_samples=sum(selected) if selection.batches else None,
+        selected_samples=sum(selected) if selection.is_part else None,
     )
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from rollbook.replay.batch import Batch, Chain, batch_of, token_positions
 from rollbook.replay.bundle.bundle import Bundle
-from rollbook.replay.selection import Selection, positions_of
+from rollbook.replay.selection import Positions
 from rollbook.replay.stages import TOKEN_PAYLOADS, Output, Unit
 
 Floats = NDArray[np.float64]
@@ -20,7 +20,7 @@ class Run:
     """`positions` is None when every sample is replayed; `ends` is the end of each sample in a flat array of tokens."""
 
     bundle: Bundle
-    positions: tuple[int, ...] | None
+    positions: Positions | None
     batch: Batch
     chain: Chain
     sample_ids: tuple[str, ...]
@@ -48,9 +48,8 @@ class Run:
         return values[list(self.positions)]
 
 
-def run_of(bundle: Bundle, selection: Selection, xp: Any) -> Run:
-    """Ready for the first stage, in arrays of the library `xp`."""
-    positions = positions_of(bundle, selection)
+def run_of(bundle: Bundle, positions: Positions | None, xp: Any) -> Run:
+    """The samples at `positions`, ready for the first stage, in arrays of the library `xp`."""
     batch = batch_of(bundle, positions, TOKEN_PAYLOADS, xp)
     lengths = [sample.response_length for sample in batch.samples]
     return Run(
