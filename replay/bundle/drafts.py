@@ -19,6 +19,7 @@ from rollbook.replay.bundle.model import (
     INDEX,
     MANIFEST,
     Capability,
+    CohortComplete,
     ComparisonPolicy,
     Complete,
     Expected,
@@ -29,6 +30,7 @@ from rollbook.replay.bundle.model import (
     Producer,
     RankComplete,
     Redaction,
+    ShardComplete,
     StageContract,
     StageId,
 )
@@ -176,6 +178,17 @@ def files_of(draft: Draft) -> RankFiles:
     if too_long := tuple(_too_long(others)):
         raise Refused(*too_long)
     return RankFiles(tuple(File(payload_file(name), data) for name, data in payloads.items()), others, record)
+
+
+def shard_of(record: RankComplete, rank: int) -> ShardComplete:
+    """A rank's record as it lies beside the folders of several ranks."""
+    return ShardComplete.model_validate({**record.model_dump(), "relpath": rank_folder(rank)})
+
+
+def complete_file(shards: Mapping[int, ShardComplete]) -> File:
+    """The final COMPLETE of several ranks."""
+    by_name = {str(rank): shard for rank, shard in sorted(shards.items())}
+    return json_file(COMPLETE, CohortComplete(ranks=tuple(sorted(shards)), shards=by_name))
 
 
 def json_file(name: str, record: BaseModel) -> File:
