@@ -10,7 +10,7 @@ from rollbook.replay.bundle.model import Tolerance
 from rollbook.replay.kernels.array import Array, device, namespace
 from rollbook.replay.result import FieldResult, Point
 from rollbook.replay.rounding import Floats
-from rollbook.replay.stages import DEFAULT_TOLERANCE, EXACT, Output, Unit
+from rollbook.replay.stage import DEFAULT_TOLERANCE, EXACT, Output, Unit
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

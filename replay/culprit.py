@@ -11,7 +11,8 @@ from rollbook.replay.bundle.model import StageId
 from rollbook.replay.result import FieldResult, Point, most_specific
 from rollbook.replay.rounding import group_rounding
 from rollbook.replay.run import Floats, Run
-from rollbook.replay.stages import STAGES, Output, Unit
+from rollbook.replay.stage import Output, Unit
+from rollbook.replay.stages import STAGES
 from rollbook.replay.text import visible
 
 _SCALARS_ONLY = (

@@ -28,9 +28,11 @@ from rollbook.replay.result import (
 )
 from rollbook.replay.run import Floats, Run, run_of
 from rollbook.replay.selection import Selection, positions_of
-from rollbook.replay.stages import EXACT, STAGES, Output, Results, Roundings, Stage, Unit
+from rollbook.replay.stage import EXACT, Output, Results, Roundings, Scope, Stage, Unit
+from rollbook.replay.stages import STAGES
 from rollbook.replay.text import visible
 
+_OF_ALL = "sums over all samples, and only a part was selected"
 _UNVERIFIED = {
     Capability.RECORDED_ONLY: Outcome.RECORDED_ONLY,
     Capability.INSPECT_ONLY: Outcome.INSPECT_ONLY,
@@ -75,9 +77,10 @@ def _replay_stage(run: Run, stage: Stage, selection: Selection) -> StageResult:
     run.chain.recomputed.update(results)
     fields = tuple(_compare_outputs(run, stage, results))
     if not fields:
-        return StageResult(stage.id, Outcome.SKIPPED, "a sum over all samples, and only a part was selected", ())
+        return StageResult(stage.id, Outcome.SKIPPED, _OF_ALL, ())
     if all(field.first is None for field in fields):
-        return StageResult(stage.id, Outcome.PASSED, "", fields)
+        skipped = stage.scope is Scope.COHORT and run.positions is not None
+        return StageResult(stage.id, Outcome.PASSED, f"its scalars are {_OF_ALL}" if skipped else "", fields)
     culprit, known = find_culprit(run, stage.id, fields)
     return StageResult(stage.id, Outcome.DIVERGES, known, fields, culprit)
 
@@ -90,10 +93,24 @@ def _why_not(run: Run, stage: Stage, selection: Selection) -> tuple[Outcome | No
         return Outcome.NO_CONTRACT, ""
     refused = stage.refuses(run.bundle.index)
     if contract.capability is not Capability.RECOMPUTE:
-        return _UNVERIFIED[contract.capability], refused or f"its contract says {contract.capability}"
+        says = f"its contract says {contract.capability}"
+        if contract.capability is Capability.RECORDED_ONLY and stage.recorded_only:
+            says = f"{says}: {stage.recorded_only}"
+        return _UNVERIFIED[contract.capability], visible(refused or says)
     if refused:
         return Outcome.UNSUPPORTED, visible(refused)
+    if lacking := tuple(_lacking(run, stage)):
+        return Outcome.LACKING, f"the bundle does not record {', '.join(lacking)}"
     return None, ""
+
+
+def _lacking(run: Run, stage: Stage) -> Iterator[str]:
+    """What a stage needs and a bundle in memory does not have; a reader refuses a file of the kind."""
+    config = run.bundle.index.config
+    yield from (f"payload {name}" for name in stage.payloads(config) if name not in run.bundle.tensors)
+    if stage.grouped and run.batch.group_index is None:
+        yield "group_index"
+    yield from (f"{output.field} to compare with" for output in stage.outputs if not run.has(output))
 
 
 def _compare_outputs(run: Run, stage: Stage, results: Results) -> Iterator[FieldResult]:
@@ -135,8 +152,9 @@ def _verdict(bundle: Bundle, stages: tuple[StageResult, ...], selection: Selecti
         for result in stages
     )
     broken_promise = any(
-        result.outcome is Outcome.UNSUPPORTED and contracts[result.stage].capability is Capability.RECOMPUTE
+        contracts[result.stage].capability is Capability.RECOMPUTE
         for result in stages
+        if result.outcome in (Outcome.UNSUPPORTED, Outcome.LACKING)
     )
     if any(result.outcome is Outcome.DIVERGES for result in stages):
         return Verdict.DIVERGES

@@ -9,7 +9,8 @@ from rich.text import Text
 from rollbook.replay.bundle.cohort import Inspected, ValidationReport
 from rollbook.replay.bundle.model import Identity
 from rollbook.replay.result import Divergence, Outcome, Point, RankResult, ReplayReport, StageResult, Verdict
-from rollbook.replay.stages import DEFAULT_TOLERANCE, STAGES, TOKEN_PAYLOADS
+from rollbook.replay.stage import DEFAULT_TOLERANCE
+from rollbook.replay.stages import STAGES, TOKEN_PAYLOADS
 from rollbook.replay.text import plural, visible
 
 _STYLES = {
@@ -19,6 +20,7 @@ _STYLES = {
     Outcome.PASSED: "green",
     Outcome.DIVERGES: "red",
     Outcome.UNSUPPORTED: "yellow",
+    Outcome.LACKING: "yellow",
 }
 
 

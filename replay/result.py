@@ -5,7 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from rollbook.replay.bundle.model import StageId, Tolerance
-from rollbook.replay.stages import Unit
+from rollbook.replay.stage import Unit
 
 
 class Outcome(StrEnum):
@@ -16,6 +16,7 @@ class Outcome(StrEnum):
     RECORDED_ONLY = "recorded-only"
     INSPECT_ONLY = "inspect-only"
     UNSUPPORTED = "unsupported"
+    LACKING = "lacking"
     NO_CONTRACT = "no contract"
     NOT_SELECTED = "not selected"
     SKIPPED = "skipped"

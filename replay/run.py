@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from rollbook.replay.batch import Batch, Chain, batch_of, token_positions
 from rollbook.replay.bundle.bundle import Bundle
 from rollbook.replay.selection import Positions
-from rollbook.replay.stages import TOKEN_PAYLOADS, Output, Unit
+from rollbook.replay.stage import Output, Unit
+from rollbook.replay.stages import TOKEN_PAYLOADS
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -27,7 +28,7 @@ class Run:
     ends: Ints
 
     def recorded(self, output: Output) -> Floats | None:
-        """The recorded values of the selected samples, flat; None where an optional output was not recorded."""
+        """The recorded values of the selected samples, flat; None where it was not recorded."""
         if output.payload is not None:
             tensor = self.bundle.tensors.get(output.payload)
             return None if tensor is None else self._selected(tensor, output.unit).astype(np.float64)
@@ -35,10 +36,18 @@ class Run:
             values = self.bundle.terms.get(output.term)
             return None if values is None else self._selected(values, output.unit)
         if output.expected is not None:
-            values = np.asarray(output.expected(self.bundle.expected), dtype=np.float64).reshape(-1)
-            return self._selected(values, output.unit)
+            found = output.expected(self.bundle.expected)
+            return None if found is None else self._selected(np.asarray(found, np.float64).reshape(-1), output.unit)
         assert output.index is not None
         return np.asarray([output.index(sample) for sample in self.batch.samples], dtype=np.float64)
+
+    def has(self, output: Output) -> bool:
+        """Whether an output was recorded, or need not have been."""
+        if output.optional or output.index is not None:
+            return True
+        if output.payload is not None:
+            return output.payload in self.bundle.tensors
+        return output.expected is not None and output.expected(self.bundle.expected) is not None
 
     def _selected(self, values: NDArray[Any], unit: Unit) -> NDArray[Any]:
         if self.positions is None or unit is Unit.SCALAR:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rollbook.infra.reference.acls import acls
@@ -14,8 +15,10 @@ from rollbook.infra.reference.order import order
 from rollbook.infra.reference.reasons import reasons
 from rollbook.infra.reference.records import records
 from rollbook.infra.reference.settings import settings
+from rollbook.infra.reference.stages import stage_file, stage_page, stages
 from rollbook.infra.reference.states import lifecycle, records_and_states
 from rollbook.infra.reference.topics import topics
+from rollbook.replay.bundle.model import StageId
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
 
@@ -42,6 +45,11 @@ PAGES = (
     Page("settings.md", "every environment variable", settings),
     Page("metrics.md", "every metric of the processor", metrics),
     Page("errors.md", "every error of Kafka, and who acts", errors),
+    Page("stages.md", "the stages of replay: inputs, outputs, tolerance, and how each comes out", stages),
+    *(
+        Page(stage_file(stage), f"stage {stage}: formula, source and contract", partial(stage_page, stage))
+        for stage in StageId
+    ),
 )
 
 

@@ -1,0 +1,113 @@
+"""The kernels as the stages call them: from the chain's arrays to results by name, and what float32 may do to these."""
+
+import numpy as np
+
+from rollbook.replay.batch import Chain
+from rollbook.replay.kernels.advantages import grpo_advantages
+from rollbook.replay.kernels.array import namespace
+from rollbook.replay.kernels.kl import token_kl
+from rollbook.replay.kernels.policy_loss import clip_doubt, policy_loss
+from rollbook.replay.kernels.rewards import group_rewards
+from rollbook.replay.rounding import group_rounding, sum_rounding
+from rollbook.replay.stage import Results, Roundings
+
+
+def mask_lengths(chain: Chain) -> Results:
+    """How many tokens each mask has."""
+    xp = namespace(chain.batch.lengths)
+    return {"mask_lengths": xp.asarray([len(sample.loss_mask) for sample in chain.batch.samples], dtype=xp.int64)}
+
+
+def raw_rewards(chain: Chain) -> Results:
+    """The rewards as the index has them."""
+    return {"raw_rewards": chain.batch.raw_rewards}
+
+
+def grouped_rewards(chain: Chain) -> Results:
+    """Rewards relative to their group."""
+    config = chain.batch.config
+    rewards = group_rewards(
+        chain.batch.raw_rewards,
+        chain.batch.group_index,
+        config.n_samples_per_prompt,
+        divide_by_std=config.grpo_std_normalization,
+    )
+    return {"rewards": rewards}
+
+
+def reward_rounding(chain: Chain, _: Results) -> Roundings:
+    """Of rewards whose group lies far from zero."""
+    divide = chain.batch.config.grpo_std_normalization
+    found = group_rounding(chain.batch.raw_rewards, chain.batch.group_index, divide_by_std=divide)
+    return {"rewards": found.allowed}
+
+
+def distance(chain: Chain) -> Results:
+    """The distance of each token to the reference policy."""
+    config = chain.batch.config
+    old = chain.tokens("old_log_probs")
+    if config.kl_coef == 0:
+        return {"kl": namespace(old).zeros_like(old)}
+    return {"kl": token_kl(old, chain.tokens("ref_log_probs"), config.kl_loss_type)}
+
+
+def advantages(chain: Chain) -> Results:
+    """Each sample's reward, once per token."""
+    return {"advantages": grpo_advantages(chain.rewards, chain.batch.lengths)}
+
+
+def policy_terms(chain: Chain) -> Results:
+    """The scalars of the loss, and each sample's share of them."""
+    config = chain.batch.config
+    found = policy_loss(
+        chain.tokens("old_log_probs"),
+        chain.tokens("log_probs"),
+        chain.tokens("advantages"),
+        chain.tokens("entropy"),
+        chain.batch.mask,
+        chain.batch.lengths,
+        eps_clip=config.eps_clip,
+        eps_clip_high=config.eps_clip_high,
+        entropy_coef=config.entropy_coef,
+    )
+    return {
+        "sample_pg_loss": found.terms.pg_loss,
+        "sample_entropy_loss": found.terms.entropy_loss,
+        "sample_pg_clipfrac": found.terms.pg_clipfrac,
+        "sample_ppo_kl": found.terms.ppo_kl,
+        "loss": found.loss,
+        "pg_loss": found.pg_loss,
+        "entropy_loss": found.entropy_loss,
+        "pg_clipfrac": found.pg_clipfrac,
+        "ppo_kl": found.ppo_kl,
+    }
+
+
+def loss_rounding(chain: Chain, results: Results) -> Roundings:
+    """Of the scalars: in a batch of whole groups the terms cancel, and with them the digits of a float32 sum. Of the
+    share that is clipped: whole tokens, where an exponential's last digit decides."""
+    batch = chain.batch
+    config = batch.config
+    names = ("pg_loss", "entropy_loss", "pg_clipfrac", "ppo_kl")
+    terms = {name: results[f"sample_{name}"] for name in names}
+    doubt = clip_doubt(
+        chain.tokens("old_log_probs"),
+        chain.tokens("log_probs"),
+        batch.mask,
+        batch.lengths,
+        eps_clip=config.eps_clip,
+        eps_clip_high=config.eps_clip_high,
+    )
+    clipped = np.asarray(doubt).astype(np.float64)
+    sums = {name: sum_rounding(terms[name]) for name in names}
+    return {
+        **sums,
+        "loss": sum_rounding(terms["pg_loss"], config.entropy_coef * terms["entropy_loss"]),
+        "pg_clipfrac": sums["pg_clipfrac"] + clipped.sum(),
+        "sample_pg_clipfrac": clipped,
+    }
+
+
+def nothing(_: Chain) -> Results:
+    """Of a stage that has no kernel."""
+    return {}
