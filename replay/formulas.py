@@ -24,8 +24,8 @@ _GRPO = "GRPO: Shao et al. 2024, arXiv:2402.03300, section 4.1"
 
 FORMULAS: Mapping[StageId, Formula] = {
     StageId.SAMPLE: Formula(
-        "Holds the rows together: a mask has one entry a response token. It compares the bundle with itself, so that it "
-        "alone is no verification.",
+        "Holds the rows together: a mask has one entry a response token. It compares the bundle with itself, so that "
+        "it alone is no verification.",
         ("response_length = length(loss_mask)",),
     ),
     StageId.REWARD_RAW: Formula(
@@ -44,8 +44,8 @@ FORMULAS: Mapping[StageId, Formula] = {
         "4 float32 steps of the group's largest reward, at most 2e-4 of its standard deviation",
     ),
     StageId.ADVANTAGE_KL: Formula(
-        "The distance of each token to the reference policy, not scaled: `kl_coef` never multiplies it, and where it is "
-        "0 the distance is 0.",
+        "The distance of each token to the reference policy, not scaled: `kl_coef` never multiplies it, and where it "
+        "is 0 the distance is 0.",
         (
             "d = old - ref",
             "k1 = d",
@@ -61,8 +61,8 @@ FORMULAS: Mapping[StageId, Formula] = {
         (_GRPO,),
     ),
     StageId.LOSS_POLICY: Formula(
-        "The clipped loss. Every metric is a sum over samples of the sample's masked mean; it is not divided by the number "
-        "of samples. A ratio's advantage is the recomputed one where the chain has it.",
+        "The clipped loss. Every metric is a sum over samples of the sample's masked mean; it is not divided by the "
+        "number of samples. A ratio's advantage is the recomputed one where the chain has it.",
         (
             "x = old - new",
             "r = e^-x",
@@ -72,8 +72,8 @@ FORMULAS: Mapping[StageId, Formula] = {
             "loss = pg_loss - entropy_coef * entropy_loss",
         ),
         (_PPO, _DAPO),
-        "scalars: 2 float32 steps of the sum of the absolute terms; clipped fractions: the tokens whose ratio lies within "
-        "8 float32 steps of a bound",
+        "scalars: 2 float32 steps of the sum of the absolute terms; clipped fractions: the tokens whose ratio lies "
+        "within 8 float32 steps of a bound",
     ),
     StageId.LOSS_VALUE: Formula("The critic's loss. Known, so that a bundle may name it; never a divergence."),
 }

@@ -21,6 +21,7 @@ _STYLES = {
     Outcome.DIVERGES: "red",
     Outcome.UNSUPPORTED: "yellow",
     Outcome.LACKING: "yellow",
+    Outcome.LACKING: "yellow",
 }
 
 

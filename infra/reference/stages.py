@@ -30,11 +30,11 @@ def stages() -> str:
     estimators = ((code(name), meaning) for name, meaning in KNOWN_ESTIMATORS.items())
     return page(
         "Stages",
-        "From `replay/stages.py`, in the order of the chain: a recomputed value feeds the next stage, and where it agrees "
-        "with the recorded one the latter does, so that no rounding adds up.",
+        "From `replay/stages.py`, in the order of the chain: a recomputed value feeds the next stage, and where it "
+        "agrees with the recorded one the latter does, so that no rounding adds up.",
         table(("stage", "version", "capability", "scope", "inputs", "outputs", "tolerance"), rows),
-        "Equal is |recomputed - recorded| <= atol + rtol * |recorded|, with the tolerance of the bundle where it states "
-        "one; a field that it lists in `exact_fields` has none. What float32 rounding may do beyond that is on each "
+        "Equal is |recomputed - recorded| <= atol + rtol * |recorded|, with the tolerance of the bundle where it "
+        "states one; a field that it lists in `exact_fields` has none. What float32 rounding may do beyond that is on each "
         "stage's page.",
         "## How a stage comes out",
         table(
