@@ -73,16 +73,18 @@ def write_files(folder: Path, files: Iterable[File]) -> None:
     sync_folder(folder)
 
 
-def write_once(folder: Path, file: File) -> None:
+def write_once(folder: Path, file: File, *, hidden_beside: Path) -> None:
     """A file that others look for while it is written: there in whole, or not at all. The same bytes may be written
-    twice."""
-    hidden = folder / leftover_name(file.name, secrets.token_hex(8))
+    twice; the folder may be renamed meanwhile, and then takes nothing with it that is half written."""
+    hidden = hidden_beside.parent / leftover_name(hidden_beside.name, secrets.token_hex(8))
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)  # by its descriptor, which a rename leaves as it is
     try:
         _write(hidden, file.content)
-        hidden.replace(folder / file.name)
+        os.replace(hidden, file.name, dst_dir_fd=fd)
+        os.fsync(fd)
     finally:
+        os.close(fd)
         hidden.unlink(missing_ok=True)
-    sync_folder(folder)
 
 
 def sync_folder(folder: Path) -> None:

@@ -35,6 +35,7 @@ from rollbook.replay.bundle.model import (
     StageId,
 )
 from rollbook.replay.bundle.problems import Problem, Refused, problems_of
+from rollbook.replay.bundle.redaction import check_redacted
 from rollbook.replay.bundle.strictjson import render
 from rollbook.replay.bundle.tensorfile import Tensor, tensor_bytes, torch_dtype
 from rollbook.replay.bundle.terms import TERMS, Terms, check_terms, render_terms
@@ -49,7 +50,7 @@ class Draft:
 
     `tensors`: float32, flat, the response tokens of all samples in index order. `terms`: each sample's share of the
     policy loss, where the trainer recorded it (see terms.py). `contracts`: what a reader is promised;
-    `recomputable(...)` makes the usual ones.
+    `recomputable(...)` makes the usual ones. `redaction` is only stated, and refused where it was not done.
     """
 
     producer: Producer
@@ -225,6 +226,7 @@ def _problems(manifest: Manifest, draft: Draft, tensors: Mapping[str, Tensor]) -
     for name, tensor in tensors.items():
         yield from check_tensor(name, manifest.payloads[name], tensor)
     yield from check_terms(draft.index, draft.terms)
+    yield from check_redacted(draft.redaction, draft.index, draft.producer)
 
 
 def _record(manifest: Manifest, draft: Draft, digests: dict[MetadataFile, str]) -> RankComplete:

@@ -1,0 +1,36 @@
+"""What a bundle can promise by itself: to recompute every stage whose inputs and results were recorded."""
+
+from collections.abc import Iterator
+
+from rollbook.replay.bundle.drafts import Draft
+from rollbook.replay.bundle.model import Capability, StageContract, StageId
+from rollbook.replay.stages import ROLLOUT_LEVEL, STAGES
+
+
+def contracts_of(draft: Draft) -> tuple[StageContract, ...]:
+    """A contract for each stage of which anything was recorded; one whose convention or topology no kernel here
+    computes is named as unsupported, and not left out."""
+    return tuple(_contracts(draft))
+
+
+def _contracts(draft: Draft) -> Iterator[StageContract]:
+    level = ROLLOUT_LEVEL if draft.index.identity.actor_step_id is None else frozenset(StageId)
+    for name, stage in STAGES.items():
+        if name not in level or stage.capability is not Capability.RECOMPUTE or not _has_all(name, draft):
+            continue
+        unsupported = stage.refuses(draft.index) is not None
+        yield StageContract(stage=name, capability=Capability.UNSUPPORTED if unsupported else Capability.RECOMPUTE)
+
+
+def _has_all(name: StageId, draft: Draft) -> bool:
+    stage = STAGES[name]
+    if any(payload not in draft.tensors for payload in stage.payloads(draft.index.config)):
+        return False
+    if stage.grouped and any(sample.group_index is None for sample in draft.index.samples):
+        return False
+    needed = [output for output in stage.outputs if not output.optional]
+    return all(
+        (output.payload is None or output.payload in draft.tensors)
+        and (output.expected is None or output.expected(draft.expected) is not None)
+        for output in needed
+    )

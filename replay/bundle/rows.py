@@ -1,0 +1,141 @@
+"""The index of a bundle from what a trainer has: columns over the rows of one rank, as lists or tensors."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pydantic import ValidationError
+
+from rollbook.replay.bundle.arrays import ArrayLike, integers, numbers
+from rollbook.replay.bundle.model import (
+    INDEX,
+    ActorStepId,
+    Config,
+    Identity,
+    Index,
+    Links,
+    Sample,
+    WeightLineage,
+    World,
+)
+from rollbook.replay.bundle.problems import BadBundle, Problem, problems_of
+from rollbook.replay.bundle.redaction import Redactor
+
+_COLUMN = "give a list or tensor with one value for each row"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Samples in index order, which is the order of every payload's tokens.
+
+    `loss_mask` is flat, 0 or 1 for each response token of all rows. `group_index` numbers the prompts' groups;
+    `raw_rewards` are what the reward function gave, `rewards` what the trainer made of them. `micro_batch_ids` are of
+    the iterator ("mb-0000"), or None where the trainer does not know them. `labels` are texts, which are redacted
+    before they are written.
+    """
+
+    sample_ids: Sequence[str]
+    group_index: ArrayLike | None
+    response_lengths: ArrayLike
+    total_lengths: ArrayLike
+    loss_mask: ArrayLike
+    raw_rewards: ArrayLike
+    rewards: ArrayLike
+    micro_batch_ids: Sequence[str] | None = None
+    labels: Sequence[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the numbers came from, as far as the trainer knows."""
+
+    rollout_partition_ids: Sequence[str] = ()
+    consumer_batch_ids: Sequence[str] = ()
+    semantic_group_ids: Sequence[str] = ()
+    normalization_cohort_ids: Sequence[str] = ()
+    rollout_weight: str = ""
+    actor_weight: str = ""
+    world: World = field(default_factory=World)
+
+
+def index_of(
+    bundle_id: str,
+    rows: Rows,
+    config: Config,
+    *,
+    rollout_id: int,
+    step_id: int | None,
+    origin: Origin | None = None,
+    links: Links | None = None,
+    redactor: Redactor | None = None,
+) -> Index:
+    """The index of an optimizer step, or with `step_id=None` of a whole rollout. Raises `BadBundle`, naming the field.
+
+    `bundle_id` is a public name: it is written as it is.
+    """
+    came = origin or Origin()
+    try:
+        samples = _samples(rows, redactor or Redactor())
+        identity = Identity(
+            actor_step_id=None if step_id is None else ActorStepId(rollout_id=rollout_id, step_id=step_id),
+            rollout_id=rollout_id if step_id is None else None,
+            rollout_partition_ids=tuple(came.rollout_partition_ids),
+            consumer_batch_ids=tuple(came.consumer_batch_ids),
+            micro_batch_ids=tuple(dict.fromkeys(rows.micro_batch_ids or ())),
+            semantic_group_ids=tuple(came.semantic_group_ids),
+            normalization_cohort_ids=tuple(came.normalization_cohort_ids),
+            weight_lineage=WeightLineage(rollout_weight=came.rollout_weight, actor_weight=came.actor_weight),
+            rank=came.world,
+        )
+        return Index(bundle_id=bundle_id, identity=identity, samples=samples, config=config, links=links)
+    except ValidationError as error:
+        raise BadBundle(bundle_id, *problems_of(INDEX, error)) from None
+
+
+def _samples(rows: Rows, redactor: Redactor) -> tuple[Sample, ...]:
+    count = len(rows.sample_ids)
+    lengths = _column("response_length", rows.response_lengths)
+    columns: dict[str, Sequence[object]] = {
+        "group_index": [None] * count if rows.group_index is None else _column("group_index", rows.group_index),
+        "response_length": lengths,
+        "total_length": _column("total_length", rows.total_lengths),
+        "raw_reward": numbers(rows.raw_rewards),
+        "reward": numbers(rows.rewards),
+        "micro_batch_id": [None] * count if rows.micro_batch_ids is None else list(rows.micro_batch_ids),
+        "label_hash": [""] * count if rows.labels is None else [redactor.label(label) for label in rows.labels],
+    }
+    for name, column in columns.items():
+        if len(column) != count:
+            raise _bad(f"samples.{name}", f"{len(column)} values for {count} sample_ids")
+    masks = _masks(_column("loss_mask", rows.loss_mask), lengths)
+    return tuple(
+        Sample.model_validate({"sample_id": name, "loss_mask": mask, **_row(columns, at)})
+        for at, (name, mask) in enumerate(zip(rows.sample_ids, masks, strict=True))
+    )
+
+
+def _row(columns: Mapping[str, Sequence[object]], at: int) -> dict[str, object]:
+    return {name: column[at] for name, column in columns.items()}
+
+
+def _masks(flat: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
+    if sum(lengths) != len(flat) or any(length < 0 for length in lengths):
+        raise _bad("samples.loss_mask", f"{len(flat)} values for {sum(lengths)} response tokens")
+    if not set(flat) <= {0, 1}:
+        raise _bad("samples.loss_mask", "a value other than 0 and 1")
+    packed = bytes(flat)
+    masks, start = [], 0
+    for length in lengths:
+        masks.append(packed[start : start + length])
+        start += length
+    return masks
+
+
+def _column(name: str, values: ArrayLike) -> list[int]:
+    try:
+        return integers(values)
+    except (ValueError, TypeError) as error:
+        raise _bad(f"samples.{name}", str(error)) from None
+
+
+def _bad(field_name: str, what: str) -> BadBundle:
+    return BadBundle("that is to be written", Problem(INDEX, field_name, what, _COLUMN))
