@@ -4,7 +4,7 @@ from typing import Any
 
 from array_api_compat import array_namespace, device
 
-__all__ = ["Array", "device", "namespace"]
+__all__ = ["Array", "constant", "device", "namespace"]
 
 Array = Any
 
@@ -12,3 +12,9 @@ Array = Any
 def namespace(*arrays: Array) -> Any:
     """The array API namespace that all of `arrays` belong to; raises TypeError when they mix libraries."""
     return array_namespace(*arrays)
+
+
+def constant(values: Array) -> Array:
+    """`values` without their gradient, where the library has gradients: what a formula treats as a weight."""
+    detach = getattr(values, "detach", None)
+    return values if detach is None else detach()

@@ -1,8 +1,9 @@
 """Per-token estimators of the distance to the reference policy (J. Schulman, "Approximating KL divergence", 2020)."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from rollbook.replay.kernels.array import Array, namespace
+from rollbook.replay.kernels.array import Array, constant, namespace
 
 LOW_VAR_CLAMP = 10.0
 
@@ -38,3 +39,46 @@ def token_kl(old_log_probs: Array, ref_log_probs: Array, estimator: str) -> Arra
     old_log_probs, ref_log_probs: float32 [tokens]; returns float32 [tokens]. Raises KeyError for another name.
     """
     return ESTIMATORS[estimator](old_log_probs - ref_log_probs)
+
+
+@dataclass(frozen=True, slots=True)
+class KlRule:
+    """What a library does to an estimator: the log-ratio held within +-`ratio_limit` before, the estimate within
+    +-`value_limit` after, either of them for the estimators of `limited` only."""
+
+    ratio_limit: float | None = None
+    value_limit: float | None = None
+    limited: frozenset[str] = frozenset({"k1", "k2", "k3", "low_var_kl", "abs"})
+
+
+PLAIN = KlRule()
+
+
+def absolute(difference: Array) -> Array:
+    """|d|."""
+    return namespace(difference).abs(difference)
+
+
+def approximate_kl(log_probs: Array, ref_log_probs: Array, estimator: str, rule: KlRule = PLAIN) -> Array:
+    """The estimator of d = log_probs - ref_log_probs under a library's rule, per token.
+
+    `low_var_kl` is k3 here: whether it is clamped is the rule's. An estimator with a trailing + has its own value and
+    the gradient of k2, which is the gradient of the KL itself (Tang and Munos 2025, arXiv:2506.09477). Raises KeyError
+    for another name.
+    """
+    if estimator.endswith("+"):
+        value = constant(approximate_kl(log_probs, ref_log_probs, estimator[:-1], rule))
+        gradient = k2(log_probs - ref_log_probs)
+        return gradient - constant(gradient) + value
+    xp = namespace(log_probs, ref_log_probs)
+    difference = log_probs - ref_log_probs
+    limited = estimator in rule.limited
+    if limited and rule.ratio_limit is not None:
+        difference = xp.clip(difference, -rule.ratio_limit, rule.ratio_limit)
+    found = _FORMULAS[estimator](difference)
+    if limited and rule.value_limit is not None:
+        found = xp.clip(found, -rule.value_limit, rule.value_limit)
+    return found
+
+
+_FORMULAS: dict[str, Callable[[Array], Array]] = {"k1": k1, "k2": k2, "k3": k3, "low_var_kl": k3, "abs": absolute}

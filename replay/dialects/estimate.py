@@ -1,0 +1,68 @@
+"""Advantages under a convention."""
+
+from dataclasses import dataclass
+
+from rollbook.replay.dialects.rules import AdvantageRule, Spread
+from rollbook.replay.kernels.array import Array, namespace
+from rollbook.replay.kernels.groups import normalize
+from rollbook.replay.kernels.masked import hide
+from rollbook.replay.kernels.returns import discounted_returns, generalized_advantages
+from rollbook.replay.kernels.whiten import whiten
+
+
+@dataclass(frozen=True, slots=True)
+class Rewarded:
+    """What advantages are computed of. `token_rewards`, `values`: float [rows, tokens]; `mask`: bool [rows, tokens];
+    `group_index`: int64 [rows]."""
+
+    token_rewards: Array
+    mask: Array
+    group_index: Array | None = None
+    values: Array | None = None
+    gamma: float = 1.0
+    lam: float = 1.0
+
+
+def estimate(given: Rewarded, rule: AdvantageRule) -> tuple[Array, Array]:
+    """(advantages, returns), float [rows, tokens] each. Raises ValueError where a batch cannot be whitened."""
+    advantages, returns = _spread(given, rule)
+    if rule.whitening is not None:
+        advantages = whiten(advantages, given.mask, rule.whitening)
+    if rule.hidden:
+        xp = namespace(advantages)
+        advantages = advantages * xp.astype(given.mask, advantages.dtype)
+        if rule.returns_hidden:
+            returns = returns * xp.astype(given.mask, returns.dtype)
+    return advantages, advantages if rule.spread is Spread.REPEAT else returns
+
+
+def _spread(given: Rewarded, rule: AdvantageRule) -> tuple[Array, Array]:
+    xp = namespace(given.token_rewards, given.mask)
+    if rule.spread is Spread.GAE:
+        return generalized_advantages(
+            given.token_rewards,
+            given.values,
+            given.mask,
+            gamma=given.gamma,
+            lam=given.lam,
+            hole=rule.hole,
+            masking=rule.masking,
+        )
+    if rule.spread is Spread.RETURNS:
+        returns = discounted_returns(
+            given.token_rewards, given.mask, gamma=given.gamma, hole=rule.hole, masking=rule.masking
+        )
+        return returns, returns
+    rewards = xp.sum(given.token_rewards, axis=1)
+    if rule.normalization is not None:
+        rewards = normalize(rewards, given.group_index, rule.normalization)
+    spread = xp.broadcast_to(rewards[:, None], given.mask.shape)
+    spread = spread * xp.astype(given.mask, rewards.dtype) if rule.hidden else spread
+    return spread, spread
+
+
+def placed_at_end(rewards: Array, mask: Array) -> Array:
+    """A row's reward at the last token that counts, zeros elsewhere: [rows, tokens]; an empty row has none."""
+    xp = namespace(rewards, mask)
+    behind = xp.flip(xp.cumulative_sum(xp.astype(xp.flip(mask, axis=1), xp.int64), axis=1), axis=1)
+    return hide(xp.broadcast_to(rewards[:, None], mask.shape), mask & (behind == 1))

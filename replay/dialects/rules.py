@@ -1,0 +1,74 @@
+"""What a convention consists of: one frozen record for advantages, one for a policy's loss."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rollbook.replay.kernels.aggregate import Aggregation
+from rollbook.replay.kernels.groups import Normalization
+from rollbook.replay.kernels.masked import Masking
+from rollbook.replay.kernels.returns import Hole
+from rollbook.replay.kernels.whiten import Whitening
+
+
+class Spread(StrEnum):
+    """How a row's reward comes to its tokens."""
+
+    REPEAT = "repeat"
+    RETURNS = "returns"
+    GAE = "gae"
+
+
+class Level(StrEnum):
+    """What a probability ratio belongs to."""
+
+    TOKEN = "token"
+    SEQUENCE = "sequence"
+
+
+class Surrogate(StrEnum):
+    """The loss per token."""
+
+    PPO = "ppo"
+    CISPO = "cispo"
+    SAPO = "sapo"
+    REINFORCE = "reinforce"
+
+
+class Cap(StrEnum):
+    """What CISPO's bounds are: around 1, or the largest ratio itself."""
+
+    BAND = "band"
+    ABSOLUTE = "absolute"
+
+
+@dataclass(frozen=True, slots=True)
+class AdvantageRule:
+    """Rewards are normalised, spread over tokens, whitened, hidden where masked; each step where it is set.
+
+    `masking`: how a hole's own values are kept out of what is carried over it; `returns_hidden`: of returns per token.
+    """
+
+    normalization: Normalization | None = None
+    spread: Spread = Spread.REPEAT
+    hole: Hole = Hole.TOKEN
+    masking: Masking = Masking.SELECT
+    whitening: Whitening | None = None
+    hidden: bool = True
+    returns_hidden: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LossRule:
+    """`ratio_limit`: a token's log-ratio is held within it; `sequence_limit`: a row's is held below it; `row_floor`,
+    `row_eps`: the divisor of a row's mean log-ratio; `through_tokens`: a row's ratio passes each token's gradient."""
+
+    surrogate: Surrogate
+    aggregation: Aggregation
+    level: Level = Level.TOKEN
+    ratio_limit: float | None = None
+    sequence_limit: float | None = None
+    through_tokens: bool = True
+    row_floor: float = 1.0
+    row_eps: float = 0.0
+    dual: bool = False
+    cap: Cap = Cap.BAND
