@@ -24,7 +24,8 @@ from rollbook.replay.bundle.model import (
 )
 from rollbook.replay.bundle.problems import CAPTURE_AGAIN, Problem
 from rollbook.replay.bundle.tensorfile import TORCH_DTYPES, Tensor, torch_dtype
-from rollbook.replay.stages import EXACT_FIELD_NAMES, ROLLOUT_LEVEL, STAGES, TOKEN_PAYLOADS, Output
+from rollbook.replay.stage import Output
+from rollbook.replay.stages import EXACT_FIELD_NAMES, ROLLOUT_LEVEL, STAGES, TOKEN_PAYLOADS
 from rollbook.replay.text import visible
 
 _ID_LISTS = (
