@@ -15,7 +15,7 @@ from rollbook.replay.engine import replay_cohort
 from rollbook.replay.jsonreport import inspect_json, replay_json, validation_json
 from rollbook.replay.locate import locate, wanted
 from rollbook.replay.report import print_inspected, print_replay, print_validation
-from rollbook.replay.result import Verdict
+from rollbook.replay.result import ReplayReport, Verdict
 from rollbook.replay.selection import Selection, stage_of
 from rollbook.replay.stages import STAGES
 
@@ -89,6 +89,9 @@ def replay_command(
     ] = None,
     step: Step = None,
     rollout: Rollout = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the answer with pictures as one page, to open offline.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Recompute a bundle stage by stage and name the first divergence from what was recorded.
@@ -99,13 +102,29 @@ def replay_command(
     selection = Selection(
         tuple(map(stage_of, stage or ())), tuple(sample or ()), tuple(group or ()), tuple(batch or ())
     )
-    report = replay_cohort(cohort.read_cohort(locate(bundle, wanted(step, rollout))), selection)
+    report = _replay(locate(bundle, wanted(step, rollout)), selection, html)
     if as_json:
         typer.echo(replay_json(report))
     else:
         print_replay(report, _console())
     if code := EXIT_CODES[report.verdict]:
         raise typer.Exit(code)
+
+
+def _replay(bundle: Path, selection: Selection, html: Path | None) -> ReplayReport:
+    found = cohort.read_cohort(bundle)
+    if html is None:
+        return replay_cohort(found, selection)
+    # Only who asks for pictures needs the plotting library, and is told before the work that it is missing.
+    from rollbook.replay.html.figures import library
+    from rollbook.replay.html.page import write_page
+    from rollbook.replay.html.pictures import Gallery
+
+    library()
+    gallery = Gallery()
+    report = replay_cohort(found, selection, watch=gallery.watch)
+    write_page(html, (report,), (gallery.pictures,))
+    return report
 
 
 def _console() -> Console:

@@ -6,6 +6,7 @@ a recomputed value agrees with the recorded one the latter goes on, so that no r
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rollbook.replay.bundle.bundle import Bundle, Cohort
-from rollbook.replay.bundle.model import Capability, Tolerance
+from rollbook.replay.bundle.model import Capability, StageId, Tolerance
 from rollbook.replay.compare import compare, settled
 from rollbook.replay.culprit import find_culprit
 from rollbook.replay.result import (
@@ -26,7 +27,7 @@ from rollbook.replay.result import (
     Verdict,
     most_specific,
 )
-from rollbook.replay.run import Floats, Run, run_of
+from rollbook.replay.run import Floats, Ints, Run, run_of
 from rollbook.replay.selection import Selection, positions_of
 from rollbook.replay.stage import EXACT, Output, Results, Roundings, Scope, Stage, Unit
 from rollbook.replay.stages import STAGES
@@ -40,8 +41,27 @@ _UNVERIFIED = {
 }
 
 
-def replay_cohort(cohort: Cohort, selection: Selection | None = None, xp: Any = np) -> ReplayReport:
-    """Replay every rank; `xp` is the array library to recompute with (its arrays must convert to numpy)."""
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One field as it is compared, float64 flat arrays; `ends` is the end of each sample in a flat array of tokens."""
+
+    rank: int
+    stage: StageId
+    result: FieldResult
+    expected: Floats
+    actual: Floats
+    sample_ids: tuple[str, ...]
+    ends: Ints
+
+
+Watch = Callable[[Compared], None]
+
+
+def replay_cohort(
+    cohort: Cohort, selection: Selection | None = None, xp: Any = np, watch: Watch | None = None
+) -> ReplayReport:
+    """Replay every rank; `xp` is the array library to recompute with (its arrays must convert to numpy). `watch` is
+    shown every comparison as it is made, whose arrays are not kept."""
     selection = selection or Selection()
     ranks: list[RankResult] = []
     selected: list[int] = []
@@ -51,7 +71,7 @@ def replay_cohort(cohort: Cohort, selection: Selection | None = None, xp: Any = 
         # What overflows diverges, visibly; numpy need not warn about it as well.
         with np.errstate(all="ignore"):
             run = run_of(bundle, positions, xp)
-            stages = tuple(_replay_stage(run, stage, selection) for stage in STAGES.values())
+            stages = tuple(_replay_stage(run, stage, selection, watch) for stage in STAGES.values())
         selected.append(len(run.sample_ids))
         ranks.append(RankResult(bundle.rank, _verdict(bundle, stages, selection), stages))
     return ReplayReport(
@@ -69,13 +89,13 @@ def replay_bundle(bundle: Bundle, selection: Selection | None = None, xp: Any = 
     return replay_cohort(Cohort(Path(bundle.path), bundle.bundle_id, (bundle,)), selection, xp)
 
 
-def _replay_stage(run: Run, stage: Stage, selection: Selection) -> StageResult:
+def _replay_stage(run: Run, stage: Stage, selection: Selection, watch: Watch | None) -> StageResult:
     outcome, reason = _why_not(run, stage, selection)
     if outcome is not None:
         return StageResult(stage.id, outcome, reason, ())
     results = stage.kernel(run.chain)
     run.chain.recomputed.update(results)
-    fields = tuple(_compare_outputs(run, stage, results))
+    fields = tuple(_compare_outputs(run, stage, results, watch))
     if not fields:
         return StageResult(stage.id, Outcome.SKIPPED, _OF_ALL, ())
     if all(field.first is None for field in fields):
@@ -113,7 +133,7 @@ def _lacking(run: Run, stage: Stage) -> Iterator[str]:
     yield from (f"{output.field} to compare with" for output in stage.outputs if not run.has(output))
 
 
-def _compare_outputs(run: Run, stage: Stage, results: Results) -> Iterator[FieldResult]:
+def _compare_outputs(run: Run, stage: Stage, results: Results, watch: Watch | None) -> Iterator[FieldResult]:
     @cache
     def roundings() -> Roundings:
         return stage.rounding(run.chain, results)
@@ -126,7 +146,11 @@ def _compare_outputs(run: Run, stage: Stage, results: Results) -> Iterator[Field
         if recorded is None:
             continue
         tolerance, rounding = _tolerance(run.bundle, stage, output), partial(_of, roundings, output.result)
-        yield compare(output, recorded, results[output.result], tolerance, run.sample_ids, run.ends, rounding)
+        result = compare(output, recorded, results[output.result], tolerance, run.sample_ids, run.ends, rounding)
+        if watch is not None:
+            actual = np.asarray(results[output.result]).reshape(-1).astype(np.float64)
+            watch(Compared(run.bundle.rank, stage.id, result, recorded, actual, run.sample_ids, run.ends))
+        yield result
         if output.unit is not Unit.SCALAR and output.result in settling:
             settling.remove(output.result)
             run.chain.recomputed[output.result] = settled(recorded, results[output.result], rounding)

@@ -14,16 +14,32 @@ _DEFAULTS = {
     leaf.PREFIX_VARIABLE: code(leaf.DEFAULT_TOPIC_PREFIX),
     leaf.KAFKA_VARIABLE: "",
     leaf.FILE_VARIABLE: "",
+    leaf.CAPTURE_VARIABLE: "off",
+    leaf.CAPTURE_DIR_VARIABLE: "",
+    leaf.CAPTURE_UPDATES_VARIABLE: "all",
+    leaf.CAPTURE_ROLLOUTS_VARIABLE: "all",
     "ROLLBOOK_CACHE_DIR": "the platform's cache folder",
     "ROLLBOOK_DATA_DIR": "the platform's data folder",
     "ROLLBOOK_TRACEBACK": "",
 }
+
+
+def _also(ending: str) -> str:
+    return f" `RELAX_REPLAY_CAPTURE{ending}` counts where it is not set."
+
+
 _MEANINGS = {
     leaf.SERVERS_VARIABLE: "The Kafka cluster: `HOST:PORT`, several with commas. Set but empty is an error.",
     leaf.PREFIX_VARIABLE: "What every topic's name begins with: ASCII letters, digits, `.`, `_` and `-`, at most "
     f"{leaf.LONGEST_PREFIX} characters. Set but empty is an error.",
     leaf.KAFKA_VARIABLE: "With a name behind it, any setting of librdkafka, see below.",
     leaf.FILE_VARIABLE: "A file of such settings, for all that is not to be seen in the environment of a process.",
+    leaf.CAPTURE_VARIABLE: f"`1` makes a trainer with the capture of bundles in it record; `0` is off.{_also('')}",
+    leaf.CAPTURE_DIR_VARIABLE: f"The folder for its bundles, on the disk of all ranks; needed.{_also('_DIR')}",
+    leaf.CAPTURE_UPDATES_VARIABLE: "Which optimizer steps it records: `7` for all steps of update 7 (its rollout id), "
+    f"`7:0` for one (`rollout:step`), `10-19` for a range; several with commas, or `none`.{_also('_STEPS')}",
+    leaf.CAPTURE_ROLLOUTS_VARIABLE: "Which rollouts it records (rewards and advantages, before any step): `7`, `10-19`, "
+    f"several with commas, or `none`.{_also('_ROLLOUTS')}",
     "ROLLBOOK_CACHE_DIR": str(leaf.cache_dir.__doc__),
     "ROLLBOOK_DATA_DIR": str(leaf.data_dir.__doc__),
     "ROLLBOOK_TRACEBACK": "`1` shows where in the code an error came from, for a report of a defect.",

@@ -34,8 +34,8 @@ def stages() -> str:
         "agrees with the recorded one the latter does, so that no rounding adds up.",
         table(("stage", "version", "capability", "scope", "inputs", "outputs", "tolerance"), rows),
         "Equal is |recomputed - recorded| <= atol + rtol * |recorded|, with the tolerance of the bundle where it "
-        "states one; a field that it lists in `exact_fields` has none. What float32 rounding may do beyond that is on each "
-        "stage's page.",
+        "states one; a field that it lists in `exact_fields` has none. What float32 rounding may do beyond that is on "
+        "each stage's page.",
         "## How a stage comes out",
         table(
             ("outcome", "when", "of the bundle"),

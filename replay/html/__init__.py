@@ -1,0 +1,1 @@
+"""The answer as one page with pictures; needs the extra `html`."""

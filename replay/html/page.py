@@ -1,0 +1,178 @@
+"""One file that holds everything: text, pictures, and the script that draws them. It opens without a network.
+
+Its policy allows no request at all and no script but the two that it carries (by their digests), whatever a bundle's
+names may contain.
+"""
+
+import base64
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from html import escape
+from pathlib import Path
+
+from rollbook.replay.html.figures import distribution, error_map, errors, script
+from rollbook.replay.html.pictures import Picture
+from rollbook.replay.result import Divergence, Outcome, RankResult, ReplayReport, Verdict
+from rollbook.replay.stage import Unit
+from rollbook.replay.text import plural, visible
+from rollbook.schemas.errors import BadInput
+
+_DRAW = """
+for (const holder of document.querySelectorAll("script[type='application/json']")) {
+  const figure = JSON.parse(holder.textContent);
+  Plotly.newPlot(holder.previousElementSibling, figure.data, figure.layout,
+    {responsive: true, displaylogo: false, modeBarButtonsToRemove: ["sendDataToCloud", "lasso2d", "select2d"]});
+}
+"""
+_STYLE = """
+:root { color-scheme: light; }
+body { font: 15px/1.5 system-ui, sans-serif; color: #1d2530; background: #fff; margin: 0 auto; max-width: 1080px;
+  padding: 24px; }
+h1 { font-size: 22px; margin: 0 0 4px; overflow-wrap: anywhere; } h2 { font-size: 17px; margin: 32px 0 8px; }
+h3 { font-size: 14px; margin: 0 0 4px; overflow-wrap: anywhere; }
+.path { color: #5c6875; overflow-wrap: anywhere; }
+.verdict { display: inline-block; font-weight: 600; padding: 1px 10px; border-radius: 4px; background: #eceff3; }
+.pass { color: #1c6b3a; } .diverges { color: #b3261e; } .unverified, .unsupported, .lacking { color: #8a5a00; }
+.first { border-left: 4px solid #b3261e; background: #fdf3f2; padding: 10px 16px; margin: 16px 0; }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th { text-align: left; color: #5c6875; font-weight: 500; } th, td { padding: 4px 12px 4px 0; vertical-align: top;
+  border-bottom: 1px solid #e5e9ee; overflow-wrap: anywhere; }
+td.number, th.number { text-align: right; }
+.pair { display: grid; grid-template-columns: 1fr 1fr; gap: 16px; }
+@media (max-width: 760px) { .pair { grid-template-columns: 1fr; } }
+"""
+
+
+def write_page(path: Path, reports: Sequence[ReplayReport], pictures: Sequence[Sequence[Picture]]) -> None:
+    """The page of some bundles in the order of their training, each with its pictures. Replaces what is at `path` as a
+    whole. Raises `BadInput` where it cannot be written."""
+    text = page(reports, pictures)
+    partial = path.with_name(f".{path.name}.writing-{os.getpid():x}")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise BadInput(f"cannot write the page {visible(path)}: {error.strerror}; check the path") from None
+
+
+def page(reports: Sequence[ReplayReport], pictures: Sequence[Sequence[Picture]]) -> str:
+    """The text of the page."""
+    library = script()
+    policy = (
+        f"default-src 'none'; script-src {_digest(library)} {_digest(_DRAW)}; style-src 'unsafe-inline'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+    title = ", ".join(_text(report.bundle_id) for report in reports)
+    body = "".join("".join(_bundle(report, of)) for report, of in zip(reports, pictures, strict=True))
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>Replay of {title}</title><style>{_STYLE}</style></head>\n<body>\n{body}\n"
+        f"<script>{library}</script>\n<script>{_DRAW}</script>\n</body></html>\n"
+    )
+
+
+def _bundle(report: ReplayReport, pictures: Sequence[Picture]) -> Iterator[str]:
+    yield f"<h1>{_text(report.bundle_id)}</h1>\n<p class='path'>{_text(report.path)}</p>\n"
+    part = "" if report.selected_samples is None else f" {plural(report.selected_samples, 'sample')} selected"
+    yield f"<p><span class='verdict {report.verdict}'>{report.verdict}</span>{part}</p>\n"
+    if report.verdict is Verdict.UNVERIFIED:
+        yield "<p>Not everything that the bundle promises, or nothing at all, could be verified.</p>\n"
+    if report.first_divergence is not None:
+        yield _first(report.first_divergence, len(report.ranks))
+    for rank in report.ranks:
+        name = f" of rank {rank.rank}" if len(report.ranks) > 1 else ""
+        yield f"<h2>Stages{name}</h2>\n{_stages(rank)}"
+    yield from _scalars([picture for picture in pictures if picture.single is not None])
+    shown = sorted((one for one in pictures if one.cells), key=lambda one: one.result.first is None)
+    for picture in shown:
+        yield from _figures(picture, len(report.ranks))
+
+
+def _first(first: Divergence, ranks: int) -> str:
+    point = first.point
+    place = [("rank", str(first.rank))] if ranks > 1 else []
+    place += [("stage", first.stage), ("field", first.field)]
+    if point.sample_id is not None:
+        place.append(("sample", visible(point.sample_id)))
+    if point.token_offset is not None:
+        place.append(("token", f"{point.token_offset:,}"))
+    counted = f"{plural(first.diverging_values, 'value')} in {plural(first.diverging_samples, 'sample')}"
+    place += [
+        ("recorded", f"{point.expected:.9g}"),
+        ("recomputed", f"{point.actual:.9g}"),
+        ("absolute error", f"{point.abs_error:.3g}"),
+        ("diverging", counted if first.diverging_samples else "a scalar of the whole step"),
+    ]
+    rows = "".join(f"<tr><th>{name}</th><td>{escape(value)}</td></tr>" for name, value in place)
+    reason = f"<p>{_text(first.reason, 2_000)}</p>" if first.reason else ""
+    return f"<div class='first'><h3>First divergence</h3><table>{rows}</table>{reason}</div>\n"
+
+
+def _stages(rank: RankResult) -> str:
+    rows = []
+    for stage in rank.stages:
+        diverging = sum(found.diverging_values for found in stage.fields)
+        compared = f"{stage.verified_values:,}" if stage.fields else ""
+        shown = f"{diverging:,}" if stage.outcome is Outcome.DIVERGES else ""
+        css = stage.outcome.replace(" ", "-")
+        rows.append(
+            f"<tr><td>{stage.stage}</td><td class='{css}'>{stage.outcome}</td><td class='number'>{compared}</td>"
+            f"<td class='number'>{shown}</td><td>{_text(stage.reason, 2_000)}</td></tr>"
+        )
+    head = "<th>stage</th><th>outcome</th><th class='number'>compared</th><th class='number'>diverging</th><th></th>"
+    return f"<table><tr>{head}</tr>{''.join(rows)}</table>\n"
+
+
+def _scalars(pictures: Sequence[Picture]) -> Iterator[str]:
+    if not pictures:
+        return
+    ranked = len({picture.rank for picture in pictures}) > 1
+    rows = []
+    for picture in pictures:
+        found = picture.single
+        assert found is not None
+        rank = f" (rank {picture.rank})" if ranked else ""
+        css, word = ("diverges", "diverges") if picture.result.first is not None else ("pass", "agrees")
+        rows.append(
+            f"<tr><td>{picture.result.field}{rank}</td><td class='number'>{found.expected:.9g}</td>"
+            f"<td class='number'>{found.actual:.9g}</td><td class='number'>{found.error:.3g}</td>"
+            f"<td class='{css}'>{word}</td></tr>"
+        )
+    head = "".join(f"<th class='number'>{name}</th>" for name in ("recorded", "recomputed", "absolute error"))
+    yield f"<h2>Scalars of the step</h2>\n<table><tr><th>field</th>{head}<th></th></tr>{''.join(rows)}</table>\n"
+
+
+def _figures(picture: Picture, ranks: int) -> Iterator[str]:
+    result = picture.result
+    rank = f", rank {picture.rank}" if ranks > 1 else ""
+    yield f"<h2>{picture.stage}, {result.field}{rank}</h2>\n"
+    tolerance = f"atol {result.tolerance.atol:g}, rtol {result.tolerance.rtol:g}"
+    found = f"{plural(result.values, 'value')} compared with {tolerance}; "
+    if result.first is None:
+        rounded = f", {result.rounded_values:,} of them within a float32 trainer's rounding"
+        found += f"all agree{rounded if result.rounded_values else ''}"
+    else:
+        samples = f" in {plural(result.diverging_samples, 'sample')}" if result.unit is Unit.TOKEN else ""
+        found += f"<span class='diverges'>{result.diverging_values:,} diverge{samples}</span>"
+    yield f"<p>{found}.</p>\n{_figure(error_map(picture))}"
+    if picture.values is not None:
+        pair = (f"<div>{_figure(figure)}</div>" for figure in (distribution(picture), errors(picture)))
+        yield f"<div class='pair'>{''.join(pair)}</div>"
+
+
+def _figure(content: str) -> str:
+    """A place to draw in, and the figure as data behind it; no text of a bundle can end the element."""
+    safe = content.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return f"<div class='figure'></div><script type='application/json'>{safe}</script>\n"
+
+
+def _text(value: object, limit: int = 200) -> str:
+    return escape(visible(value, limit))
+
+
+def _digest(content: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"

@@ -1,0 +1,204 @@
+"""The same answer as text, JSON and one page with pictures, which opens by itself and runs nothing of a bundle's."""
+
+import base64
+import hashlib
+import json
+import re
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from rollbook.replay.bundle.cohort import read_cohort
+from rollbook.replay.bundle.model import StageId
+from rollbook.replay.cli import app
+from rollbook.replay.compare import compare
+from rollbook.replay.engine import Compared, replay_cohort
+from rollbook.replay.html.page import page
+from rollbook.replay.html.pictures import MAX_COLUMNS, MAX_ROWS, Gallery, Picture, picture_of
+from rollbook.replay.result import ReplayReport
+from rollbook.replay.stage import DEFAULT_TOLERANCE
+from rollbook.replay.stages import STAGES
+from rollbook.schemas.errors import BadInput, EnvironmentFault
+from rollbook.tests.replay.reseal import FIXTURES, Json, edit_bundle
+
+HOSTILE = "</script><img src=x onerror=alert(1)>\x1b[2J"
+
+
+def replayed(path: Path) -> tuple[ReplayReport, list[Picture]]:
+    gallery = Gallery()
+    return replay_cohort(read_cohort(path), watch=gallery.watch), gallery.pictures
+
+
+def page_of(path: Path) -> str:
+    report, pictures = replayed(path)
+    return page((report,), (pictures,))
+
+
+class Page(HTMLParser):
+    """The elements of a page, its scripts, and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[tuple[str, str]] = []
+        self.text: list[str] = []
+        self._kind: str | None = None
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._kind = (dict(attrs).get("type") or "code") if tag == "script" else None
+
+    def handle_endtag(self, tag: str) -> None:
+        self._kind = None
+
+    def handle_data(self, data: str) -> None:
+        if self._kind is not None:
+            self.scripts.append((self._kind, data))
+        else:
+            self.text.append(data)
+
+    @property
+    def figures(self) -> list[Json]:
+        return [json.loads(data) for kind, data in self.scripts if kind == "application/json"]
+
+
+@pytest.fixture(scope="module")
+def wrong_kl(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle whose distance is off at two tokens, most at token 2 of s-4."""
+
+    def edit(tensor: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        changed = tensor.copy()
+        changed[[1, 13]] += [0.25, 0.5]
+        return changed
+
+    return edit_bundle(FIXTURES / "full-k1", tmp_path_factory.mktemp("answers") / "wrong", payload={"kl": edit})
+
+
+def test_text_names_stage_sample_token_and_numbers(wrong_kl: Path) -> None:
+    result = CliRunner().invoke(app, ["replay", str(wrong_kl)])
+    assert result.exit_code == 1
+    assert "first divergence: advantage.kl, kl: 2 samples" in result.stdout
+    assert re.search(r"sample s-0, token 1: expected \S+, recomputed \S+, absolute error 0\.25", result.stdout)
+
+
+def test_json_says_the_same(wrong_kl: Path) -> None:
+    answer = json.loads(CliRunner().invoke(app, ["replay", str(wrong_kl), "--json"]).stdout)
+    first = answer["first_divergence"]
+    assert (first["stage"], first["field"], first["sample_id"], first["token_offset"]) == (
+        "advantage.kl",
+        "kl",
+        "s-0",
+        1,
+    )
+    assert first["abs_error"] == pytest.approx(0.25, abs=1e-6)
+    assert (first["diverging_values"], first["diverging_samples"]) == (2, 2)
+    assert first["expected"] - first["actual"] == pytest.approx(0.25, abs=1e-6)
+    (field,) = next(stage for stage in answer["ranks"][0]["stages"] if stage["stage"] == "advantage.kl")["fields"]
+    assert (field["worst"]["sample_id"], field["worst"]["token_offset"]) == ("s-4", 2)
+
+
+def test_the_page_says_the_same_and_draws_it(wrong_kl: Path) -> None:
+    found = Page(page_of(wrong_kl))
+    text = " ".join(found.text)
+    for told in ("diverges", "First divergence", "advantage.kl", "s-0", "2 values in 2 samples", "0.25"):
+        assert told in text
+    heat = found.figures[0]["data"][0]
+    assert heat["type"] == "heatmap"
+    assert (len(heat["z"]), max(map(len, heat["z"]))) == (8, 7)
+    assert "s-4, token 2" in heat["text"][4][2]
+    assert heat["z"][4][2] == pytest.approx(np.log10(0.5), abs=1e-4)
+    assert heat["z"][1][1] is None
+    assert found.figures[0]["data"][1]["x"] == [1]
+
+
+def test_the_page_opens_without_a_network(wrong_kl: Path) -> None:
+    found = Page(page_of(wrong_kl))
+    for _, attributes in found.tags:
+        assert not {"src", "href", "onload", "onerror"} & attributes.keys()
+    policy = next(one["content"] for tag, one in found.tags if tag == "meta" and one.get("http-equiv"))
+    assert policy is not None
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    code = [data for kind, data in found.scripts if kind == "code"]
+    assert len(code) == 2
+    for script in code:
+        assert f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" in policy
+
+
+def test_what_a_bundle_names_stays_text(tmp_path: Path) -> None:
+    def named(index: Json) -> None:
+        for at, sample in enumerate(index["samples"]):
+            sample["sample_id"] = f"{HOSTILE}{at}"
+
+    def off(tensor: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return tensor + np.float32(1)
+
+    edited = edit_bundle(FIXTURES / "full-k1", tmp_path / "hostile", index=named, payload={"kl": off})
+    found = Page(page_of(edited))
+    assert "img" not in {tag for tag, _ in found.tags}
+    assert len([data for kind, data in found.scripts if kind == "code"]) == 2
+    assert all("<img" not in cell for row in found.figures[0]["data"][0]["text"] for cell in row)
+    assert "\x1b" not in "".join(found.text)
+
+
+def test_a_picture_shows_every_value_of_a_small_step() -> None:
+    _, pictures = replayed(FIXTURES / "full-k1")
+    assert {picture.stage for picture in pictures} == set(StageId) - {StageId.LOSS_VALUE}
+    for picture in pictures:
+        shown = [cell for row in picture.cells for cell in row if cell is not None]
+        assert len(shown) == (0 if picture.single else picture.result.values)
+
+
+def test_a_picture_is_no_larger_than_a_screen_and_keeps_the_worst() -> None:
+    lengths = np.arange(1, 1001)
+    ends = np.cumsum(lengths)
+    expected = np.zeros(int(ends[-1]))
+    actual = expected.copy()
+    actual[ends[699] + 123] = 7.0
+    output = next(one for one in STAGES[StageId.ADVANTAGE_KL].outputs)
+    names = tuple(f"s-{at}" for at in range(lengths.size))
+    result = compare(output, expected, actual, DEFAULT_TOLERANCE, names, ends)
+    picture = picture_of(Compared(0, StageId.ADVANTAGE_KL, result, expected, actual, names, ends))
+    assert (len(picture.cells), len(picture.cells[0])) == (143, 143)
+    assert len(picture.cells) <= MAX_ROWS
+    assert len(picture.cells[0]) <= MAX_COLUMNS
+    worst = max((cell for row in picture.cells for cell in row if cell is not None), key=lambda cell: cell.error)
+    assert (worst.sample_id, worst.token, worst.error) == ("s-700", 123, 7.0)
+
+
+@pytest.mark.parametrize("name", ["full-k1", "pr65", "rollout", "two-rank", "loss-only"])
+def test_every_fixture_has_a_page(name: str) -> None:
+    report, pictures = replayed(FIXTURES / name)
+    found = Page(page((report,), (pictures,)))
+    assert report.verdict in " ".join(found.text)
+    assert len(found.figures) == sum(1 if picture.values is None else 3 for picture in pictures if picture.cells)
+
+
+def test_the_command_writes_the_page_and_keeps_its_exit_code(tmp_path: Path, wrong_kl: Path) -> None:
+    target = tmp_path / "answer.html"
+    result = CliRunner().invoke(app, ["replay", str(wrong_kl), "--html", str(target), "--json"])
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["verdict"] == "diverges"
+    assert target.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert [path.name for path in tmp_path.iterdir()] == ["answer.html"]
+
+
+def test_a_page_that_cannot_be_written_is_bad_input(tmp_path: Path) -> None:
+    target = tmp_path / "no" / "answer.html"
+    result = CliRunner().invoke(app, ["replay", str(FIXTURES / "full-k1"), "--html", str(target)])
+    assert isinstance(result.exception, BadInput)
+    assert "cannot write the page" in str(result.exception)
+
+
+def test_without_the_plotting_library_the_remedy_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "plotly.graph_objects", None)
+    options = ["--html", str(tmp_path / "answer.html")]
+    result = CliRunner().invoke(app, ["replay", str(FIXTURES / "full-k1"), *options])
+    assert isinstance(result.exception, EnvironmentFault)
+    assert "pip install 'rollbook[html]'" in str(result.exception)
+    assert CliRunner().invoke(app, ["replay", str(FIXTURES / "full-k1")]).exit_code == 0
