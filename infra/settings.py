@@ -42,6 +42,18 @@ KAFKA_VARIABLE = "ROLLBOOK_KAFKA_"
 """With the name of a librdkafka setting behind it, in capitals and with underscores for its dots."""
 FILE_VARIABLE = "ROLLBOOK_KAFKA_CONFIG"
 
+CAPTURE_VARIABLE = "ROLLBOOK_CAPTURE"
+CAPTURE_DIR_VARIABLE = "ROLLBOOK_CAPTURE_DIR"
+CAPTURE_UPDATES_VARIABLE = "ROLLBOOK_CAPTURE_UPDATES"
+CAPTURE_ROLLOUTS_VARIABLE = "ROLLBOOK_CAPTURE_ROLLOUTS"
+CAPTURE_VARIABLES: Mapping[str, str] = {
+    CAPTURE_VARIABLE: "RELAX_REPLAY_CAPTURE",
+    CAPTURE_DIR_VARIABLE: "RELAX_REPLAY_CAPTURE_DIR",
+    CAPTURE_UPDATES_VARIABLE: "RELAX_REPLAY_CAPTURE_STEPS",
+    CAPTURE_ROLLOUTS_VARIABLE: "RELAX_REPLAY_CAPTURE_ROLLOUTS",
+}
+"""Ours, and the name that trainers may have set already: it counts where ours is not set, and empty is unset there."""
+
 _PLACE = "the cluster has a variable of its own, ROLLBOOK_BOOTSTRAP_SERVERS"
 _READING = "rollbook reads committed records from the offsets that it knows"
 _EXACT = "exactly-once depends on it"
@@ -187,6 +199,26 @@ class Settings:
             topic_prefix=env.get(PREFIX_VARIABLE, DEFAULT_TOPIC_PREFIX).strip(),
             kafka=tuple(sorted(kafka.items())),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """An environment variable that is set, by the name that it was found under."""
+
+    name: str
+    value: str
+
+
+def capture_variables(environ: Mapping[str, str] | None = None) -> Mapping[str, Variable]:
+    """What is set of `CAPTURE_VARIABLES`, by our names. What the values mean is capture's to say."""
+    env = os.environ if environ is None else environ
+    found = {}
+    for ours, theirs in CAPTURE_VARIABLES.items():
+        if ours in env:
+            found[ours] = Variable(ours, env[ours].strip())
+        elif env.get(theirs, "").strip():
+            found[ours] = Variable(theirs, env[theirs].strip())
+    return found
 
 
 def cache_dir() -> Path:

@@ -38,8 +38,8 @@ _MEANINGS = {
     leaf.CAPTURE_DIR_VARIABLE: f"The folder for its bundles, on the disk of all ranks; needed.{_also('_DIR')}",
     leaf.CAPTURE_UPDATES_VARIABLE: "Which optimizer steps it records: `7` for all steps of update 7 (its rollout id), "
     f"`7:0` for one (`rollout:step`), `10-19` for a range; several with commas, or `none`.{_also('_STEPS')}",
-    leaf.CAPTURE_ROLLOUTS_VARIABLE: "Which rollouts it records (rewards and advantages, before any step): `7`, `10-19`, "
-    f"several with commas, or `none`.{_also('_ROLLOUTS')}",
+    leaf.CAPTURE_ROLLOUTS_VARIABLE: "Which rollouts it records (rewards and advantages, before any step): `7`, "
+    f"`10-19`, several with commas, or `none`.{_also('_ROLLOUTS')}",
     "ROLLBOOK_CACHE_DIR": str(leaf.cache_dir.__doc__),
     "ROLLBOOK_DATA_DIR": str(leaf.data_dir.__doc__),
     "ROLLBOOK_TRACEBACK": "`1` shows where in the code an error came from, for a report of a defect.",

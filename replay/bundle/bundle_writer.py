@@ -68,7 +68,7 @@ class BundleWriter:
         self._path, self._attempt = path, attempt
         self._tensors: dict[str, Tensor] = {}
         self._terms: dict[str, list[float]] = {}
-        self._contracts: tuple[StageContract, ...] = ()
+        self._promised: dict[StageId, StageContract] = {}
         self._draft = Draft(
             producer=done.producer(producer),
             index=done.index(index),
@@ -115,10 +115,8 @@ class BundleWriter:
             raise BadBundle(str(self._path), *problems_of(EXPECTED, error)) from None
 
     def promise(self, *stages: StageId, capability: Capability = Capability.RECOMPUTE) -> None:
-        """What a reader can do with these stages. Without any promise: recompute all whose numbers are there."""
-        named = tuple(StageContract(stage=stage, capability=capability) for stage in stages)
-        kept = tuple(contract for contract in self._contracts if contract.stage not in stages)
-        self._contracts = (*kept, *named)
+        """What a reader can do with these stages. Of the others, all whose numbers are there can be recomputed."""
+        self._promised |= {stage: StageContract(stage=stage, capability=capability) for stage in stages}
 
     def check(self, ranks: Sequence[int] | None = None) -> tuple[Problem, ...]:
         """Everything for which a strict reader would refuse the bundle; nothing is written."""
@@ -144,7 +142,8 @@ class BundleWriter:
 
     def _made(self, ranks: Sequence[int] | None) -> Draft:
         draft = replace(self._draft, expected_ranks=tuple(sorted(ranks)) if ranks else (self._draft.rank,))
-        return replace(draft, contracts=self._contracts or contracts_of(draft))
+        contracts = {contract.stage: contract for contract in contracts_of(draft)} | self._promised
+        return replace(draft, contracts=tuple(contracts.values()))
 
     def _once(self, name: str, given: Mapping[str, object], noun: str) -> None:
         if self._finalized is not None:

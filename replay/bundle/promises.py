@@ -1,5 +1,6 @@
 """What a bundle can promise by itself: to recompute every stage whose inputs and results were recorded."""
 
+from collections import Counter
 from collections.abc import Iterator
 
 from rollbook.replay.bundle.drafts import Draft
@@ -18,8 +19,20 @@ def _contracts(draft: Draft) -> Iterator[StageContract]:
     for name, stage in STAGES.items():
         if name not in level or stage.capability is not Capability.RECOMPUTE or not _has_all(name, draft):
             continue
-        unsupported = stage.refuses(draft.index) is not None
-        yield StageContract(stage=name, capability=Capability.UNSUPPORTED if unsupported else Capability.RECOMPUTE)
+        yield StageContract(stage=name, capability=_capability(name, draft))
+
+
+def _capability(name: StageId, draft: Draft) -> Capability:
+    if STAGES[name].refuses(draft.index) is not None:
+        return Capability.UNSUPPORTED
+    if STAGES[name].grouped and not _whole_groups(draft):
+        return Capability.RECORDED_ONLY  # a mini-batch, or a rank, has a part of a group only
+    return Capability.RECOMPUTE
+
+
+def _whole_groups(draft: Draft) -> bool:
+    members = Counter(sample.group_index for sample in draft.index.samples)
+    return set(members.values()) == {draft.index.config.n_samples_per_prompt}
 
 
 def _has_all(name: StageId, draft: Draft) -> bool:
