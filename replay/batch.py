@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain as joined
 from typing import Any
 
 import numpy as np
@@ -74,5 +73,7 @@ def batch_of(bundle: Bundle, positions: Sequence[int] | None, token_payloads: Se
 def token_positions(samples: Sequence[Sample], positions: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Where the tokens of the samples at `positions` lie in a flat payload."""
     ends = np.cumsum([sample.response_length for sample in samples], dtype=np.int64)
-    spans = (range(int(ends[at]) - samples[at].response_length, int(ends[at])) for at in positions)
-    return np.fromiter(joined.from_iterable(spans), dtype=np.int64)
+    lengths = np.asarray([samples[at].response_length for at in positions], dtype=np.int64)
+    # Counted through within the part, then moved to where each sample lies in the whole.
+    moved = ends[np.asarray(positions, dtype=np.int64)] - np.cumsum(lengths)
+    return np.arange(int(lengths.sum()), dtype=np.int64) + np.repeat(moved, lengths)

@@ -4,20 +4,26 @@ Exit codes: 0 valid or passed; 1 invalid or diverging; 2 bad use or a bundle tha
 or less than the bundle promises, which is not a pass.
 """
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 from rich.console import Console
 
 from rollbook.replay.bundle import cohort
+from rollbook.replay.chain import replay_chain
 from rollbook.replay.engine import replay_cohort
-from rollbook.replay.jsonreport import inspect_json, replay_json, validation_json
+from rollbook.replay.html.album import Album
+from rollbook.replay.html.page import Shown
+from rollbook.replay.jsonreport import chain_json, inspect_json, replay_json, validation_json
 from rollbook.replay.locate import locate, wanted
-from rollbook.replay.report import print_inspected, print_replay, print_validation
-from rollbook.replay.result import ReplayReport, Verdict
+from rollbook.replay.report import print_chain, print_inspected, print_replay, print_validation
+from rollbook.replay.result import Verdict
 from rollbook.replay.selection import Selection, stage_of
 from rollbook.replay.stages import STAGES
+from rollbook.schemas.errors import BadInput
 
 EXIT_CODES = {Verdict.PASSED: 0, Verdict.DIVERGES: 1, Verdict.UNVERIFIED: 4}
 INVALID = 1
@@ -89,6 +95,13 @@ def replay_command(
     ] = None,
     step: Step = None,
     rollout: Rollout = None,
+    chain: Annotated[
+        bool,
+        typer.Option(
+            "--chain",
+            help="Replay all bundles of the folder, or all that the bundle is linked to, and what steps took over.",
+        ),
+    ] = False,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the answer with pictures as one page, to open offline.")
     ] = None,
@@ -102,29 +115,24 @@ def replay_command(
     selection = Selection(
         tuple(map(stage_of, stage or ())), tuple(sample or ()), tuple(group or ()), tuple(batch or ())
     )
-    report = _replay(locate(bundle, wanted(step, rollout)), selection, html)
-    if as_json:
-        typer.echo(replay_json(report))
+    album = Album(html)
+    if chain:
+        if step is not None or selection.is_part:
+            raise BadInput("--chain takes whole bundles: leave out --step, --sample, --group and --batch")
+        found = replay_chain(bundle, rollout, selection, album.watch)
+        album.write(*(Shown(link.report, link.handovers) for link in found.links))
+        _answer(found.verdict, chain_json(found) if as_json else partial(print_chain, found))
+    report = replay_cohort(cohort.read_cohort(locate(bundle, wanted(step, rollout))), selection, watch=album.watch())
+    album.write(Shown(report))
+    _answer(report.verdict, replay_json(report) if as_json else partial(print_replay, report))
+
+
+def _answer(verdict: Verdict, answer: str | Callable[[Console], None]) -> NoReturn:
+    if isinstance(answer, str):
+        typer.echo(answer)
     else:
-        print_replay(report, _console())
-    if code := EXIT_CODES[report.verdict]:
-        raise typer.Exit(code)
-
-
-def _replay(bundle: Path, selection: Selection, html: Path | None) -> ReplayReport:
-    found = cohort.read_cohort(bundle)
-    if html is None:
-        return replay_cohort(found, selection)
-    # Only who asks for pictures needs the plotting library, and is told before the work that it is missing.
-    from rollbook.replay.html.figures import library
-    from rollbook.replay.html.page import write_page
-    from rollbook.replay.html.pictures import Gallery
-
-    library()
-    gallery = Gallery()
-    report = replay_cohort(found, selection, watch=gallery.watch)
-    write_page(html, (report,), (gallery.pictures,))
-    return report
+        answer(_console())
+    raise typer.Exit(EXIT_CODES[verdict])
 
 
 def _console() -> Console:

@@ -26,6 +26,7 @@ from rollbook.replay.result import (
     StageResult,
     Verdict,
     most_specific,
+    overall,
 )
 from rollbook.replay.run import Floats, Ints, Run, run_of
 from rollbook.replay.selection import Selection, positions_of
@@ -77,7 +78,7 @@ def replay_cohort(
     return ReplayReport(
         path=cohort.path,
         bundle_id=cohort.bundle_id,
-        verdict=_overall(ranks),
+        verdict=overall([rank.verdict for rank in ranks]),
         ranks=tuple(ranks),
         first_divergence=next(_divergences(ranks), None),
         selected_samples=sum(selected) if selection.is_part else None,
@@ -183,11 +184,6 @@ def _verdict(bundle: Bundle, stages: tuple[StageResult, ...], selection: Selecti
     if any(result.outcome is Outcome.DIVERGES for result in stages):
         return Verdict.DIVERGES
     return Verdict.PASSED if verified and not broken_promise else Verdict.UNVERIFIED
-
-
-def _overall(ranks: list[RankResult]) -> Verdict:
-    verdicts = {rank.verdict for rank in ranks}
-    return next(verdict for verdict in (Verdict.DIVERGES, Verdict.UNVERIFIED, Verdict.PASSED) if verdict in verdicts)
 
 
 def _divergences(ranks: list[RankResult]) -> Iterator[Divergence]:

@@ -5,7 +5,9 @@ from math import isfinite
 from typing import Any
 
 from rollbook.replay.bundle.cohort import Inspected, ValidationReport
-from rollbook.replay.result import FieldResult, Point, RankResult, ReplayReport, StageResult
+from rollbook.replay.chain import ChainReport
+from rollbook.replay.handover import Handover
+from rollbook.replay.result import Divergence, FieldResult, Point, RankResult, ReplayReport, StageResult
 
 
 def validation_json(report: ValidationReport) -> str:
@@ -17,25 +19,21 @@ def validation_json(report: ValidationReport) -> str:
 
 
 def replay_json(report: ReplayReport) -> str:
+    return _text(_replay(report))
+
+
+def chain_json(report: ChainReport) -> str:
     first = report.first_divergence
     return _text(
         {
-            "bundle": str(report.path),
-            "bundle_id": report.bundle_id,
+            "folder": str(report.path),
             "verdict": report.verdict,
-            "selected_samples": report.selected_samples,
-            "first_divergence": None
-            if first is None
-            else {
-                "rank": first.rank,
-                "stage": first.stage,
-                "field": first.field,
-                **_point(first.point),
-                "diverging_values": first.diverging_values,
-                "diverging_samples": first.diverging_samples,
-                "reason": first.reason,
-            },
-            "ranks": [_rank(rank) for rank in report.ranks],
+            "first_divergence": first
+            and {"bundle_id": first.bundle_id, "in_handover": first.in_handover, **_divergence(first.divergence)},
+            "bundles": [
+                {"handovers": [_handover(found) for found in link.handovers], **_replay(link.report)}
+                for link in report.links
+            ],
         }
     )
 
@@ -56,6 +54,39 @@ def inspect_json(inspected: tuple[Inspected, ...]) -> str:
             ]
         }
     )
+
+
+def _replay(report: ReplayReport) -> dict[str, Any]:
+    return {
+        "bundle": str(report.path),
+        "bundle_id": report.bundle_id,
+        "verdict": report.verdict,
+        "selected_samples": report.selected_samples,
+        "first_divergence": report.first_divergence and _divergence(report.first_divergence),
+        "ranks": [_rank(rank) for rank in report.ranks],
+    }
+
+
+def _divergence(first: Divergence) -> dict[str, Any]:
+    return {
+        "rank": first.rank,
+        "stage": first.stage,
+        "field": first.field,
+        **_point(first.point),
+        "diverging_values": first.diverging_values,
+        "diverging_samples": first.diverging_samples,
+        "reason": first.reason,
+    }
+
+
+def _handover(found: Handover) -> dict[str, Any]:
+    return {
+        "from": found.upstream,
+        "rank": found.rank,
+        "shared_samples": found.shared_samples,
+        "other_samples": found.other_samples,
+        "fields": [_field(field) for field in found.fields],
+    }
 
 
 def _rank(rank: RankResult) -> dict[str, Any]:

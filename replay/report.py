@@ -8,6 +8,8 @@ from rich.text import Text
 
 from rollbook.replay.bundle.cohort import Inspected, ValidationReport
 from rollbook.replay.bundle.model import Identity
+from rollbook.replay.chain import ChainReport
+from rollbook.replay.handover import Handover
 from rollbook.replay.result import Divergence, Outcome, Point, RankResult, ReplayReport, StageResult, Verdict
 from rollbook.replay.stage import DEFAULT_TOLERANCE
 from rollbook.replay.stages import STAGES, TOKEN_PAYLOADS
@@ -38,13 +40,44 @@ def print_validation(report: ValidationReport, console: Console) -> None:
 
 
 def print_replay(report: ReplayReport, console: Console) -> None:
-    for rank in report.ranks:
-        title = f"{visible(report.bundle_id)} rank {rank.rank}" if len(report.ranks) > 1 else visible(report.bundle_id)
-        console.print(_stage_table(title, rank))
+    _print_ranks(report, console)
     _line(console, _summary(report))
     if report.first_divergence is not None:
         for line in _divergence_lines(report.first_divergence, ranks=len(report.ranks)):
             _line(console, Text(line))
+
+
+def _print_ranks(report: ReplayReport, console: Console) -> None:
+    for rank in report.ranks:
+        title = f"{visible(report.bundle_id)} rank {rank.rank}" if len(report.ranks) > 1 else visible(report.bundle_id)
+        console.print(_stage_table(title, rank))
+
+
+def print_chain(report: ChainReport, console: Console) -> None:
+    """Every bundle in the order of the training, and before a step what it took over."""
+    for link in report.links:
+        for found in link.handovers:
+            _line(console, Text(_handover_line(found, ranks=len(link.handovers))))
+        _print_ranks(link.report, console)
+        _line(console, Text())
+    head = Text.assemble(f"{visible(report.path)}: ", (report.verdict, _STYLES[report.verdict]))
+    head.append(f", {plural(len(report.links), 'bundle')} in the chain")
+    _line(console, head)
+    if report.first_divergence is not None:
+        first = report.first_divergence
+        ranks = next(len(one.report.ranks) for one in report.links if one.report.bundle_id == first.bundle_id)
+        where = "on the way to" if first.in_handover else "in"
+        _line(console, Text(f"{where} bundle {visible(first.bundle_id)}:"))
+        for line in _divergence_lines(first.divergence, ranks):
+            _line(console, Text(line))
+
+
+def _handover_line(found: Handover, ranks: int) -> str:
+    where = f"rank {found.rank}: " if ranks > 1 else ""
+    head = f"{where}from {visible(found.upstream)}: {plural(found.shared_samples, 'sample')} taken over"
+    others = f", {plural(found.other_samples, 'sample')} that it does not have" if found.other_samples else ""
+    compared = ", ".join(f"{field.field} {'diverges' if field.first else 'agrees'}" for field in found.fields)
+    return f"{head}{others}; {compared or 'nothing to compare'}"
 
 
 def print_inspected(inspected: tuple[Inspected, ...], console: Console) -> None:

@@ -1,5 +1,6 @@
 """What replay found, as typed records: per stage, per field, and the first divergence of the whole chain."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -103,6 +104,11 @@ class ReplayReport:
     ranks: tuple[RankResult, ...]
     first_divergence: Divergence | None
     selected_samples: int | None
+
+
+def overall(verdicts: Sequence[Verdict]) -> Verdict:
+    """Of several bundles or ranks: as bad as the worst of them."""
+    return next(verdict for verdict in (Verdict.DIVERGES, Verdict.UNVERIFIED, Verdict.PASSED) if verdict in verdicts)
 
 
 def most_specific(fields: tuple[FieldResult, ...]) -> FieldResult:

@@ -8,9 +8,11 @@ import base64
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from rollbook.replay.handover import Handover
 from rollbook.replay.html.figures import distribution, error_map, errors, script
 from rollbook.replay.html.pictures import Picture
 from rollbook.replay.result import Divergence, Outcome, RankResult, ReplayReport, Verdict
@@ -44,7 +46,15 @@ td.number, th.number { text-align: right; }
 """
 
 
-def write_page(path: Path, reports: Sequence[ReplayReport], pictures: Sequence[Sequence[Picture]]) -> None:
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A bundle on the page, and what its ranks took over from the one before."""
+
+    report: ReplayReport
+    handovers: tuple[Handover, ...] = ()
+
+
+def write_page(path: Path, reports: Sequence[Shown], pictures: Sequence[Sequence[Picture]]) -> None:
     """The page of some bundles in the order of their training, each with its pictures. Replaces what is at `path` as a
     whole. Raises `BadInput` where it cannot be written."""
     text = page(reports, pictures)
@@ -57,15 +67,15 @@ def write_page(path: Path, reports: Sequence[ReplayReport], pictures: Sequence[S
         raise BadInput(f"cannot write the page {visible(path)}: {error.strerror}; check the path") from None
 
 
-def page(reports: Sequence[ReplayReport], pictures: Sequence[Sequence[Picture]]) -> str:
+def page(reports: Sequence[Shown], pictures: Sequence[Sequence[Picture]]) -> str:
     """The text of the page."""
     library = script()
     policy = (
         f"default-src 'none'; script-src {_digest(library)} {_digest(_DRAW)}; style-src 'unsafe-inline'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
-    title = ", ".join(_text(report.bundle_id) for report in reports)
-    body = "".join("".join(_bundle(report, of)) for report, of in zip(reports, pictures, strict=True))
+    title = ", ".join(_text(shown.report.bundle_id) for shown in reports)
+    body = "".join("".join(_bundle(shown, of)) for shown, of in zip(reports, pictures, strict=True))
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
@@ -75,24 +85,27 @@ def page(reports: Sequence[ReplayReport], pictures: Sequence[Sequence[Picture]])
     )
 
 
-def _bundle(report: ReplayReport, pictures: Sequence[Picture]) -> Iterator[str]:
+def _bundle(shown: Shown, pictures: Sequence[Picture]) -> Iterator[str]:
+    report = shown.report
     yield f"<h1>{_text(report.bundle_id)}</h1>\n<p class='path'>{_text(report.path)}</p>\n"
     part = "" if report.selected_samples is None else f" {plural(report.selected_samples, 'sample')} selected"
     yield f"<p><span class='verdict {report.verdict}'>{report.verdict}</span>{part}</p>\n"
     if report.verdict is Verdict.UNVERIFIED:
         yield "<p>Not everything that the bundle promises, or nothing at all, could be verified.</p>\n"
+    for found in shown.handovers:
+        if found.divergence is not None:
+            yield _first(found.divergence, len(report.ranks), f"On the way from {_text(found.upstream)}")
     if report.first_divergence is not None:
-        yield _first(report.first_divergence, len(report.ranks))
+        yield _first(report.first_divergence, len(report.ranks), "First divergence")
     for rank in report.ranks:
         name = f" of rank {rank.rank}" if len(report.ranks) > 1 else ""
         yield f"<h2>Stages{name}</h2>\n{_stages(rank)}"
     yield from _scalars([picture for picture in pictures if picture.single is not None])
-    shown = sorted((one for one in pictures if one.cells), key=lambda one: one.result.first is None)
-    for picture in shown:
+    for picture in sorted((one for one in pictures if one.cells), key=lambda one: one.result.first is None):
         yield from _figures(picture, len(report.ranks))
 
 
-def _first(first: Divergence, ranks: int) -> str:
+def _first(first: Divergence, ranks: int, title: str) -> str:
     point = first.point
     place = [("rank", str(first.rank))] if ranks > 1 else []
     place += [("stage", first.stage), ("field", first.field)]
@@ -109,7 +122,7 @@ def _first(first: Divergence, ranks: int) -> str:
     ]
     rows = "".join(f"<tr><th>{name}</th><td>{escape(value)}</td></tr>" for name, value in place)
     reason = f"<p>{_text(first.reason, 2_000)}</p>" if first.reason else ""
-    return f"<div class='first'><h3>First divergence</h3><table>{rows}</table>{reason}</div>\n"
+    return f"<div class='first'><h3>{title}</h3><table>{rows}</table>{reason}</div>\n"
 
 
 def _stages(rank: RankResult) -> str:

@@ -18,7 +18,7 @@ from rollbook.replay.bundle.model import StageId
 from rollbook.replay.cli import app
 from rollbook.replay.compare import compare
 from rollbook.replay.engine import Compared, replay_cohort
-from rollbook.replay.html.page import page
+from rollbook.replay.html.page import Shown, page
 from rollbook.replay.html.pictures import MAX_COLUMNS, MAX_ROWS, Gallery, Picture, picture_of
 from rollbook.replay.result import ReplayReport
 from rollbook.replay.stage import DEFAULT_TOLERANCE
@@ -36,7 +36,7 @@ def replayed(path: Path) -> tuple[ReplayReport, list[Picture]]:
 
 def page_of(path: Path) -> str:
     report, pictures = replayed(path)
-    return page((report,), (pictures,))
+    return page((Shown(report),), (pictures,))
 
 
 class Page(HTMLParser):
@@ -174,7 +174,7 @@ def test_a_picture_is_no_larger_than_a_screen_and_keeps_the_worst() -> None:
 @pytest.mark.parametrize("name", ["full-k1", "pr65", "rollout", "two-rank", "loss-only"])
 def test_every_fixture_has_a_page(name: str) -> None:
     report, pictures = replayed(FIXTURES / name)
-    found = Page(page((report,), (pictures,)))
+    found = Page(page((Shown(report),), (pictures,)))
     assert report.verdict in " ".join(found.text)
     assert len(found.figures) == sum(1 if picture.values is None else 3 for picture in pictures if picture.cells)
 

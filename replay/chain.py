@@ -1,0 +1,114 @@
+"""Several bundles as one chain: a rollout, its optimizer steps in order, and what each step took over from the rollout.
+
+A step may pass by itself and still be wrong: it started from other rewards or advantages than its rollout made. So
+between the two stands a hand-over.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rollbook.replay.bundle.bundle import Cohort
+from rollbook.replay.bundle.cohort import read_cohort
+from rollbook.replay.bundle.model import Index
+from rollbook.replay.engine import Watch, replay_cohort
+from rollbook.replay.handover import Handover, Recording, handover
+from rollbook.replay.linked import members, named_by
+from rollbook.replay.locate import Coordinates, coordinates
+from rollbook.replay.result import Divergence, ReplayReport, Verdict, overall
+from rollbook.replay.selection import Selection
+from rollbook.replay.text import visible
+from rollbook.schemas.errors import BadInput
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """One bundle of the chain, and before it what each of its ranks took over."""
+
+    at: Coordinates | None
+    handovers: tuple[Handover, ...]
+    report: ReplayReport
+
+
+@dataclass(frozen=True, slots=True)
+class ChainDivergence:
+    """Where the chain first leaves what was recorded: within a bundle, or on the way to it."""
+
+    bundle_id: str
+    in_handover: bool
+    divergence: Divergence
+
+
+@dataclass(frozen=True, slots=True)
+class ChainReport:
+    path: Path
+    verdict: Verdict
+    links: tuple[Link, ...]
+    first_divergence: ChainDivergence | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Rollout:
+    name: str
+    at: Coordinates | None
+    recording: Recording
+
+
+def replay_chain(
+    path: Path,
+    rollout: int | None = None,
+    selection: Selection | None = None,
+    watch: Callable[[], Watch | None] = lambda: None,
+) -> ChainReport:
+    """Replay the bundles in the folder at `path` (of one rollout, where it is given), or the bundle there and those
+    that it is linked to, in the order of the training. `watch` is asked for a watch of each bundle.
+
+    Raises like `read_cohort`, and `BadInput` where there is none or one names another that is not there.
+    """
+    paths = members(path, rollout)
+    names = {one.absolute().name for one in paths}
+    links: list[Link] = []
+    rollouts: list[_Rollout] = []
+    for one in paths:
+        cohort = read_cohort(one)
+        index = cohort.bundles[0].index
+        for named in named_by(index):
+            if named not in names:
+                raise BadInput(
+                    f"bundle {visible(one)} names bundle '{visible(named)}', which is not beside it: put it there, or "
+                    "replay the bundle by itself"
+                )
+        handovers = _handovers(cohort, index, rollouts)
+        if index.identity.actor_step_id is None:
+            recording = Recording.of(cohort.bundle_id, cohort.bundles)
+            rollouts.append(_Rollout(one.absolute().name, coordinates(index.identity), recording))
+        links.append(Link(coordinates(index.identity), handovers, replay_cohort(cohort, selection, watch=watch())))
+    first = next(_divergences(links), None)
+    verdict = overall([link.report.verdict for link in links])
+    return ChainReport(path, verdict if first is None else Verdict.DIVERGES, tuple(links), first)
+
+
+def _handovers(cohort: Cohort, index: Index, rollouts: Sequence[_Rollout]) -> tuple[Handover, ...]:
+    if index.identity.actor_step_id is None:
+        return ()
+    upstream = _upstream(index, rollouts)
+    return () if upstream is None else tuple(handover(upstream.recording, bundle) for bundle in cohort.bundles)
+
+
+def _upstream(index: Index, rollouts: Sequence[_Rollout]) -> _Rollout | None:
+    """The bundle that a step names as its update's, else the only one of its rollout."""
+    if index.links is not None and index.links.update_bundle is not None:
+        return next((one for one in rollouts if one.name == index.links.update_bundle), None)
+    assert index.identity.actor_step_id is not None
+    wanted = Coordinates(index.identity.actor_step_id.rollout_id)
+    same = [one for one in rollouts if one.at == wanted]
+    return same[0] if len(same) == 1 else None
+
+
+def _divergences(links: Sequence[Link]) -> Iterator[ChainDivergence]:
+    for link in links:
+        for found in link.handovers:
+            if found.divergence is not None:
+                yield ChainDivergence(link.report.bundle_id, True, found.divergence)
+        if link.report.first_divergence is not None:
+            yield ChainDivergence(link.report.bundle_id, False, link.report.first_divergence)
