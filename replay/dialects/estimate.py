@@ -62,7 +62,9 @@ def _spread(given: Rewarded, rule: AdvantageRule) -> tuple[Array, Array]:
 
 
 def placed_at_end(rewards: Array, mask: Array) -> Array:
-    """A row's reward at the last token that counts, zeros elsewhere: [rows, tokens]; an empty row has none."""
+    """A row's reward at the last token that counts, or, where none does, at the last: [rows, tokens]."""
     xp = namespace(rewards, mask)
-    behind = xp.flip(xp.cumulative_sum(xp.astype(xp.flip(mask, axis=1), xp.int64), axis=1), axis=1)
-    return hide(xp.broadcast_to(rewards[:, None], mask.shape), mask & (behind == 1))
+    empty = ~xp.any(mask, axis=1, keepdims=True)
+    active = xp.astype(mask | empty, xp.int64)
+    behind = xp.flip(xp.cumulative_sum(xp.flip(active, axis=1), axis=1), axis=1)
+    return hide(xp.broadcast_to(rewards[:, None], mask.shape), (active == 1) & (behind == 1))

@@ -6,7 +6,7 @@ from rollbook.replay.dialects.rules import Cap, Level, LossRule, Surrogate
 from rollbook.replay.kernels import surrogate
 from rollbook.replay.kernels.aggregate import Totals, aggregate
 from rollbook.replay.kernels.array import Array, namespace
-from rollbook.replay.kernels.masked import masked_mean
+from rollbook.replay.kernels.masked import hide, masked_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +50,28 @@ def policy_loss(given: Policies, rule: LossRule, bounds: Bounds, totals: Totals 
     xp = namespace(given.log_probs, given.old_log_probs, given.advantages, given.mask)
     log_ratios = surrogate.log_ratio(given.log_probs, given.old_log_probs, limit=rule.ratio_limit)
     ratios = xp.exp(_levelled(given, log_ratios, rule))
+    if rule.hidden_ratios:
+        ratios = hide(ratios, given.mask)
+    advantages = given.advantages
+    if rule.mean_advantages:
+        of_rows = surrogate.sequence_mean(advantages, given.mask, masking=rule.row_masking)
+        advantages = hide(xp.broadcast_to(of_rows, ratios.shape), given.mask)
     none = xp.zeros_like(ratios, dtype=xp.bool)
     dual = bounds.dual if rule.dual else None
     clipped, dual_clipped = none, none
     if rule.surrogate is Surrogate.PPO:
-        losses = surrogate.ppo(ratios, given.advantages, low=bounds.low, high=bounds.high, dual=dual)
-        clipped = surrogate.is_clipped(ratios, given.advantages, low=bounds.low, high=bounds.high)
+        losses = surrogate.ppo(ratios, advantages, low=bounds.low, high=bounds.high, dual=dual)
+        clipped = surrogate.is_clipped(ratios, advantages, low=bounds.low, high=bounds.high)
         if dual is not None:
-            dual_clipped = surrogate.is_dual_clipped(
-                ratios, given.advantages, low=bounds.low, high=bounds.high, dual=dual
-            )
+            dual_clipped = surrogate.is_dual_clipped(ratios, advantages, low=bounds.low, high=bounds.high, dual=dual)
     elif rule.surrogate is Surrogate.CISPO:
         least, most = (None, bounds.high) if rule.cap is Cap.ABSOLUTE else (1 - bounds.low, 1 + bounds.high)
-        losses = surrogate.cispo(ratios, given.log_probs, given.advantages, least=least, most=most)
+        losses = surrogate.cispo(ratios, given.log_probs, advantages, least=least, most=most)
         clipped = ratios != xp.clip(ratios, least, most)
     elif rule.surrogate is Surrogate.SAPO:
-        losses = surrogate.sapo(ratios, given.advantages, positive=bounds.positive, negative=bounds.negative)
+        losses = surrogate.sapo(ratios, advantages, positive=bounds.positive, negative=bounds.negative)
     else:
-        losses = surrogate.reinforce(given.log_probs, given.advantages)
+        losses = surrogate.reinforce(given.log_probs, advantages)
     if given.weights is not None:
         losses = losses * given.weights
     return PolicyLoss(
@@ -90,6 +94,12 @@ def _levelled(given: Policies, log_ratios: Array, rule: LossRule) -> Array:
     xp = namespace(log_ratios)
     if rule.level is Level.TOKEN:
         return log_ratios
-    mean = surrogate.sequence_mean(log_ratios, given.mask, floor=rule.row_floor, eps=rule.row_eps)
-    spread = surrogate.through_tokens(mean, given.log_probs) if rule.through_tokens else mean + 0 * log_ratios
+    mean = surrogate.sequence_mean(
+        log_ratios, given.mask, floor=rule.row_floor, eps=rule.row_eps, masking=rule.row_masking
+    )
+    spread = (
+        surrogate.through_tokens(mean, given.log_probs)
+        if rule.through_tokens
+        else xp.broadcast_to(mean, log_ratios.shape)
+    )
     return spread if rule.sequence_limit is None else xp.clip(spread, None, rule.sequence_limit)

@@ -60,7 +60,8 @@ class AdvantageRule:
 @dataclass(frozen=True, slots=True)
 class LossRule:
     """`ratio_limit`: a token's log-ratio is held within it; `sequence_limit`: a row's is held below it; `row_floor`,
-    `row_eps`: the divisor of a row's mean log-ratio; `through_tokens`: a row's ratio passes each token's gradient."""
+    `row_eps`, `row_masking`: how a row's mean log-ratio is taken; `mean_advantages`: a row's advantage is the mean of
+    its tokens', zero where masked; `hidden_ratios`: the ratio of a masked token is zero; `through_tokens`: a row's ratio passes each token's gradient."""
 
     surrogate: Surrogate
     aggregation: Aggregation
@@ -70,5 +71,8 @@ class LossRule:
     through_tokens: bool = True
     row_floor: float = 1.0
     row_eps: float = 0.0
+    row_masking: Masking = Masking.MULTIPLY
+    mean_advantages: bool = False
+    hidden_ratios: bool = False
     dual: bool = False
     cap: Cap = Cap.BAND

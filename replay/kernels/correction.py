@@ -73,8 +73,9 @@ def is_within(values: Array, least: float | None, most: float | None) -> Array:
     return inside if most is None else inside & (values <= most)
 
 
-def gather(values: Array, mask: Array, reach: Reach, masking: Masking = Masking.SELECT) -> Array:
-    """Token values, or for each token its row's sum, mean or largest: [rows, tokens]. An empty row has 0."""
+def gather(values: Array, mask: Array, reach: Reach, masking: Masking = Masking.SELECT, *, floor: float = 1.0) -> Array:
+    """Token values, or for each token its row's sum, mean or largest: [rows, tokens]. An empty row has 0, and as its
+    mean NaN where `floor`, the least count that a mean divides by, is 0."""
     xp = namespace(values, mask)
     if reach is Reach.TOKEN:
         return values
@@ -85,5 +86,5 @@ def gather(values: Array, mask: Array, reach: Reach, masking: Masking = Masking.
     else:
         row = xp.sum(hide(values, mask, masking), axis=1, keepdims=True)
         if reach is Reach.SEQ_MEAN:
-            row = row / xp.clip(count(mask, values, axis=1, keepdims=True), 1.0, None)
+            row = row / xp.clip(count(mask, values, axis=1, keepdims=True), floor, None)
     return xp.broadcast_to(row, values.shape)

@@ -35,7 +35,8 @@ class Normalization:
     """How rewards are centred and scaled: (r - mean) / (std + eps).
 
     `mean`, `std`: over what. `ddof`: what the variance's divisor is lowered by. `variance_floor`: the least variance
-    that is taken the root of. `leave_one_out`: a member's own reward is not part of its mean.
+    that is taken the root of. `leave_one_out`: a member's own reward is not part of its mean. `about_centre`: the deviation is
+    that of the centred rewards from zero, whatever they were centred by.
     """
 
     mean: Level = Level.GROUP
@@ -43,6 +44,7 @@ class Normalization:
     eps: float = 1e-6
     ddof: int = 1
     leave_one_out: bool = False
+    about_centre: bool = False
     variance_floor: float = 0.0
     singleton: Singleton = Singleton.FORMULA
 
@@ -62,7 +64,8 @@ def normalize(rewards: Array, group_index: Array, rule: Normalization) -> Array:
     if rule.std is Level.NONE:
         return centred
     over = group_index if rule.std is Level.GROUP else everyone
-    return centred / (by_group(rewards, over, lambda members: _spread(members, rule)) + rule.eps)
+    of = centred if rule.about_centre else rewards
+    return centred / (by_group(of, over, lambda members: _spread(members, rule)) + rule.eps)
 
 
 def by_group(values: Array, group_index: Array, transform: Callable[[Array], Array]) -> Array:
@@ -112,5 +115,8 @@ def _spread(members: Array, rule: Normalization) -> Array:
     offsets = members - members[:, :1]
     if size <= rule.ddof:
         return xp.full_like(members, xp.nan)
-    variance = xp.var(offsets, axis=1, correction=rule.ddof, keepdims=True)
+    if rule.about_centre:
+        variance = xp.sum(members * members, axis=1, keepdims=True) / (size - rule.ddof)
+    else:
+        variance = xp.var(offsets, axis=1, correction=rule.ddof, keepdims=True)
     return xp.sqrt(xp.clip(variance, rule.variance_floor, None))

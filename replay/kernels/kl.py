@@ -43,8 +43,8 @@ def token_kl(old_log_probs: Array, ref_log_probs: Array, estimator: str) -> Arra
 
 @dataclass(frozen=True, slots=True)
 class KlRule:
-    """What a library does to an estimator: the log-ratio held within +-`ratio_limit` before, the estimate within
-    +-`value_limit` after, either of them for the estimators of `limited` only."""
+    """What a library does to an estimator: the log-ratio of k3 held within +-`ratio_limit` before, the estimate of
+    those in `limited` within +-`value_limit` after."""
 
     ratio_limit: float | None = None
     value_limit: float | None = None
@@ -72,11 +72,10 @@ def approximate_kl(log_probs: Array, ref_log_probs: Array, estimator: str, rule:
         return gradient - constant(gradient) + value
     xp = namespace(log_probs, ref_log_probs)
     difference = log_probs - ref_log_probs
-    limited = estimator in rule.limited
-    if limited and rule.ratio_limit is not None:
+    if rule.ratio_limit is not None and estimator in ("k3", "low_var_kl"):
         difference = xp.clip(difference, -rule.ratio_limit, rule.ratio_limit)
     found = _FORMULAS[estimator](difference)
-    if limited and rule.value_limit is not None:
+    if rule.value_limit is not None and estimator in rule.limited:
         found = xp.clip(found, -rule.value_limit, rule.value_limit)
     return found
 

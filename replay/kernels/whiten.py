@@ -12,7 +12,8 @@ class Whitening:
     """(a - mean) / sqrt(variance + eps), or, where `eps_outside`, / (sqrt(variance) + eps).
 
     `ddof`: what the variance's divisor is lowered by; `shift`: whether the mean is taken away; `least_variance`: the
-    least one that is taken the root of.
+    least one that is taken the root of; `one_pass`: the variance is that of squares and sums, which float32 cancels;
+    `few`: too few tokens for `ddof` are taken without it instead of refused.
     """
 
     ddof: int = 1
@@ -20,18 +21,26 @@ class Whitening:
     eps_outside: bool = False
     shift: bool = True
     least_variance: float | None = None
+    one_pass: bool = False
+    few: bool = False
 
 
 def whiten(values: Array, mask: Array, rule: Whitening) -> Array:
     """values: float [rows, tokens]; mask: bool [rows, tokens]; returns float [rows, tokens], masked ones not hidden.
 
-    Raises ValueError when the mask leaves no more tokens than `ddof`.
+    Raises ValueError when the mask leaves no more tokens than `ddof`, unless the rule has an answer for few.
     """
     xp = namespace(values, mask)
-    if float(count(mask, values)) <= rule.ddof:
+    enough = float(count(mask, values)) > rule.ddof
+    if not enough and not rule.few:
         raise ValueError(f"whitening needs more than {rule.ddof} tokens that count")
+    ddof = rule.ddof if enough else 0
     mean = masked_mean(values, mask)
-    variance = masked_variance(values, mask, ddof=rule.ddof)
+    if rule.one_pass:
+        total = count(mask, values)
+        variance = (masked_mean(values * values, mask) - mean * mean) * (total / (total - ddof))
+    else:
+        variance = masked_variance(values, mask, ddof=ddof)
     if rule.least_variance is not None:
         variance = xp.clip(variance, rule.least_variance, None)
     scale = xp.sqrt(variance) + rule.eps if rule.eps_outside else xp.sqrt(variance + rule.eps)

@@ -43,9 +43,11 @@ def read(path: Path) -> Any:
 
 
 def numbers(value: Any) -> Any:
-    """Lists with "NaN", "Infinity" and null among the numbers as a float64 array; other values as they are."""
+    """Lists with "NaN", "Infinity" and null among the numbers as an array, rows of different lengths one after the
+    other; other values as they are."""
     if isinstance(value, list):
-        return np.array([numbers(item) for item in value])
+        found = [numbers(item) for item in value]
+        return np.concatenate(found) if len({np.shape(item) for item in found}) > 1 else np.array(found)
     if value in ("NaN", "Infinity", "-Infinity"):
         return float(value.replace("Infinity", "inf"))
     return math.nan if value is None else value

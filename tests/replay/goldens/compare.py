@@ -69,6 +69,8 @@ def _difference(recorded: Any, double: Any, single: Any, allowed: float = 0.0) -
             lines += _named(key, _difference(numbers(value), double[key], single[key]) if key in double else "missing")
         return "; ".join(lines) or None
     expected, exact, rounded = (np.asarray(plain(value), dtype=np.float64) for value in (recorded, double, single))
+    if exact.ndim == 1 and expected.ndim == 2:
+        expected = expected.ravel()
     if expected.shape != exact.shape:
         return f"shape {exact.shape} instead of {expected.shape}"
     # What is summed cancels: a scalar's scale is that of the terms, of which a loss near zero says nothing.

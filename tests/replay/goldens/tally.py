@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from rollbook.tests.replay.goldens import skyrl, verl
+from rollbook.tests.replay.goldens import areal, openrlhf, skyrl, slime, verl
 from rollbook.tests.replay.goldens.case import Adapter, case_of, read
 from rollbook.tests.replay.goldens.compare import differences
 
 OURS = Path(__file__).parents[2] / "data" / "goldens"
 FOLDER = Path(os.environ.get("ROLLBOOK_GOLDENS") or OURS)
-LIBRARIES: Mapping[str, Any] = {"verl": verl, "skyrl": skyrl}
+LIBRARIES: Mapping[str, Any] = {"verl": verl, "skyrl": skyrl, "slime": slime, "areal": areal, "openrlhf": openrlhf}
 
 
 @dataclass(slots=True)

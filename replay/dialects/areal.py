@@ -1,0 +1,42 @@
+"""AReaL 1.0.4 (https://inclusionai.github.io/AReaL; recorded outputs of areal-1.0.4)."""
+
+from rollbook.replay.dialects.rules import AdvantageRule, Level, LossRule, Spread, Surrogate
+from rollbook.replay.kernels.aggregate import Aggregation, Mode
+from rollbook.replay.kernels.groups import Level as Over
+from rollbook.replay.kernels.groups import Normalization, Singleton
+from rollbook.replay.kernels.kl import KlRule
+from rollbook.replay.kernels.masked import Masking
+from rollbook.replay.kernels.returns import Hole
+from rollbook.replay.kernels.whiten import Whitening
+
+FRAMEWORK, VERSION = "areal", "1.0.4"
+
+WHITENING = Whitening(ddof=1, eps=1e-5, eps_outside=True, few=True)
+KL = KlRule(value_limit=10.0)
+
+GROUP = Normalization(eps=1e-5, singleton=Singleton.ZERO, about_centre=True)
+CENTRED = Normalization(std=Over.NONE, singleton=Singleton.ZERO)
+GAE = AdvantageRule(spread=Spread.GAE, hole=Hole.SKIP, hidden=False)
+
+TOKEN_MEAN = Aggregation(Mode.TOKEN_MEAN, token_floor=1.0)
+PPO = LossRule(Surrogate.PPO, TOKEN_MEAN, hidden_ratios=True, dual=True)
+GSPO = LossRule(
+    Surrogate.PPO,
+    TOKEN_MEAN,
+    level=Level.SEQUENCE,
+    through_tokens=False,
+    row_masking=Masking.SELECT,
+    mean_advantages=True,
+    hidden_ratios=True,
+    dual=True,
+)
+SAPO = LossRule(Surrogate.SAPO, TOKEN_MEAN)
+SEQUENCE_SAPO = LossRule(
+    Surrogate.SAPO,
+    TOKEN_MEAN,
+    level=Level.SEQUENCE,
+    through_tokens=False,
+    row_masking=Masking.SELECT,
+    mean_advantages=True,
+    hidden_ratios=True,
+)

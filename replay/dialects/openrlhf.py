@@ -1,0 +1,29 @@
+"""OpenRLHF 0.11.2 (https://openrlhf.readthedocs.io; recorded outputs of openrlhf-0.11.2)."""
+
+from rollbook.replay.dialects.rules import AdvantageRule, Level, LossRule, Spread, Surrogate
+from rollbook.replay.kernels.aggregate import Aggregation, Mode, Rows
+from rollbook.replay.kernels.groups import Level as Over
+from rollbook.replay.kernels.groups import Normalization, Singleton
+from rollbook.replay.kernels.kl import KlRule
+from rollbook.replay.kernels.masked import Masking
+from rollbook.replay.kernels.returns import Hole
+from rollbook.replay.kernels.whiten import Whitening
+
+FRAMEWORK, VERSION = "openrlhf", "0.11.2"
+
+WHITENING = Whitening(ddof=0, eps=0.0, least_variance=1e-8)
+KL = KlRule(ratio_limit=20.0, value_limit=10.0)
+
+GROUP_NORM = Normalization(eps=1e-9, singleton=Singleton.FORMULA)
+CENTRED = Normalization(std=Over.NONE)
+BATCH_CENTRED = Normalization(mean=Over.BATCH, std=Over.NONE)
+RLOO = Normalization(std=Over.NONE, leave_one_out=True, singleton=Singleton.NAN)
+
+RETURNS = AdvantageRule(spread=Spread.RETURNS, hole=Hole.TOKEN, hidden=False)
+GAE = AdvantageRule(spread=Spread.GAE, hole=Hole.TOKEN, hidden=False)
+
+TOKEN_MEAN = Aggregation(Mode.TOKEN_MEAN, masking=Masking.MULTIPLY)
+SEQ_MEAN = Aggregation(Mode.SEQ_MEAN_TOKEN_MEAN, rows=Rows.NONEMPTY, row_floor=1.0, masking=Masking.MULTIPLY)
+
+PPO = LossRule(Surrogate.PPO, TOKEN_MEAN, ratio_limit=20.0, dual=True)
+GSPO = LossRule(Surrogate.PPO, SEQ_MEAN, level=Level.SEQUENCE, through_tokens=False, dual=True)
