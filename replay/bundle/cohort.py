@@ -8,10 +8,10 @@ from rollbook.replay.bundle.bundle import Bundle, Cohort
 from rollbook.replay.bundle.checks import check_agreement
 from rollbook.replay.bundle.folder import Folder, open_folder
 from rollbook.replay.bundle.layout import (
-    MAX_JSON_BYTES,
     bundles_within,
     is_leftover,
     looks_like_cohort,
+    max_json_bytes,
     rank_complete,
     rank_folder,
     rank_folders,
@@ -116,14 +116,18 @@ def _load_ranks(folder: Folder, names: tuple[str, ...]) -> tuple[tuple[Bundle, .
     bundles: list[Bundle] = []
     problems: list[Problem] = []
     try:
-        complete = parse(COMPLETE, folder.read(COMPLETE, MAX_JSON_BYTES), CohortComplete)
+        complete = parse(COMPLETE, folder.read(COMPLETE, max_json_bytes(COMPLETE)), CohortComplete)
         problems += _check_ranks(complete, names)
         for rank in () if problems else sorted(complete.ranks):
             with folder.subfolder(rank_folder(rank)) as shard:
                 loaded = load(Folder(shard.path, shard.fd))
             problems += (replace(found, file=f"{shard.label}{found.file}") for found in loaded.problems)
             stated = complete.shards[str(rank)]
-            written = parse(rank_complete(rank), folder.read(rank_complete(rank), MAX_JSON_BYTES), ShardComplete)
+            written = parse(
+                rank_complete(rank),
+                folder.read(rank_complete(rank), max_json_bytes(rank_complete(rank))),
+                ShardComplete,
+            )
             problems += _check_shard(rank, stated, written, loaded)
             if loaded.bundle is not None:
                 bundles.append(loaded.bundle)
@@ -137,12 +141,12 @@ def _load_ranks(folder: Folder, names: tuple[str, ...]) -> tuple[tuple[Bundle, .
 def _check_ranks(complete: CohortComplete, names: tuple[str, ...]) -> Iterator[Problem]:
     ranks = sorted(complete.ranks)
     if len(set(ranks)) != len(ranks) or {str(rank) for rank in ranks} != complete.shards.keys():
-        yield Problem(COMPLETE, "shards", f"not one for each of the ranks {ranks}", CAPTURE_AGAIN)
+        yield Problem(COMPLETE, "shards", f"not one for each of the ranks {visible(ranks)}", CAPTURE_AGAIN)
         return
     for rank in ranks:
         shard = complete.shards[str(rank)]
         if sorted(shard.expected_ranks) != ranks:
-            what = f"{list(shard.expected_ranks)}, but {COMPLETE} has {ranks}"
+            what = f"{visible(list(shard.expected_ranks))}, but {COMPLETE} has {visible(ranks)}"
             yield Problem(COMPLETE, f"shards.{rank}.expected_ranks", what, _WAIT)
         if shard.relpath != rank_folder(rank):
             what = f"'{visible(shard.relpath)}', only {rank_folder(rank)} is read"
@@ -169,10 +173,10 @@ def _same_record(shard: ShardComplete, seal: Seal) -> bool:
 
 def _check_final(path: Path, seal: Seal) -> Iterator[Problem]:
     """A rank's folder given by itself counts only once the final COMPLETE beside it vouches for it."""
-    others = f"it is one of the ranks {list(seal.expected_ranks)}"
+    others = f"it is one of the ranks {visible(list(seal.expected_ranks))}"
     try:
         with open_folder(path.resolve().parent) as parent:
-            complete = parse(f"../{COMPLETE}", parent.read(COMPLETE, MAX_JSON_BYTES), CohortComplete)
+            complete = parse(f"../{COMPLETE}", parent.read(COMPLETE, max_json_bytes(COMPLETE)), CohortComplete)
     except (Refused, BadInput):
         yield Problem(f"../{COMPLETE}", "", f"missing or unreadable, and {others}", _WAIT)
         return

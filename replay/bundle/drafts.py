@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from rollbook.replay.bundle.bundle import Bundle
 from rollbook.replay.bundle.checks import check_agreement, check_metadata, check_tensor, format_of
-from rollbook.replay.bundle.layout import MAX_JSON_BYTES, payload_file, rank_complete, rank_folder
+from rollbook.replay.bundle.layout import max_json_bytes, payload_file, rank_complete, rank_folder
 from rollbook.replay.bundle.model import (
     COMPLETE,
     EXPECTED,
@@ -252,6 +252,6 @@ def _terms(draft: Draft) -> Iterator[File]:
 def _too_long(files: Sequence[File]) -> Iterator[Problem]:
     """What is longer than a reader takes."""
     for file in files:
-        if len(file.content) > MAX_JSON_BYTES:
-            what = f"{len(file.content):,} bytes, more than the {MAX_JSON_BYTES:,} that a reader takes"
+        if len(file.content) > (limit := max_json_bytes(file.name)):
+            what = f"{len(file.content):,} bytes, more than the {limit:,} that a reader takes"
             yield Problem(file.name, "", what, "write the step as several ranks")

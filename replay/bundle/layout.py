@@ -6,13 +6,21 @@ from rollbook.replay.bundle.folder import Folder
 from rollbook.replay.bundle.model import COMPLETE, EXPECTED, INDEX, MANIFEST
 
 PAYLOADS = "payloads"
+_MIB = 2**20
 # 4.2 million response tokens make an index of 50 MB; a larger step is written as several ranks.
-MAX_JSON_BYTES = 256 * 2**20
+MAX_JSON_BYTES = 256 * _MIB
+_MAX_BYTES = {MANIFEST: _MIB, INDEX: MAX_JSON_BYTES, EXPECTED: 64 * _MIB, COMPLETE: 4 * _MIB}
+_MAX_OTHER_BYTES = 64 * _MIB
 MAX_PAYLOAD_OVERHEAD_BYTES = 64 * 2**10
 
 _LEFTOVER = re.compile(r"^\..+\.writing-[0-9a-f]+$")
 _RANK = re.compile(r"^rank-(0|[1-9][0-9]*)$")
 _RANK_COMPLETE = re.compile(r"^COMPLETE\.(0|[1-9][0-9]*)$")
+
+
+def max_json_bytes(file: str) -> int:
+    """How long a JSON file may be: a multiple of what a large step needs, and no more."""
+    return _MAX_BYTES.get(COMPLETE if file.startswith(COMPLETE) else file, _MAX_OTHER_BYTES)
 
 
 def payload_file(name: str) -> str:

@@ -29,7 +29,8 @@ COMPLETE: Final = "COMPLETE"
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
 # JSON knows arrays and strings only; everything inside them stays strict.
-Many = Annotated[tuple[T, ...], Field(strict=False)]
+# A list ends at its first wrong item: millions of them would otherwise become an error each.
+Many = Annotated[tuple[T, ...], Field(strict=False, fail_fast=True)]
 OneOf = Annotated[E, Field(strict=False)]
 
 Id = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
@@ -131,7 +132,7 @@ class Payload(Record):
 
     name: PayloadName
     dtype: Text
-    shape: Annotated[tuple[Count, ...], Field(strict=False, min_length=1, max_length=8)]
+    shape: Annotated[tuple[Count, ...], Field(strict=False, fail_fast=True, min_length=1, max_length=8)]
     bytes: Size
     sha256: Digest
 
@@ -159,7 +160,7 @@ class Manifest(Record):
     bundle_id: Id
     producer: Producer
     stage_contracts: dict[OneOf[StageId], StageContract]
-    payloads: dict[PayloadName, Payload]
+    payloads: Annotated[dict[PayloadName, Payload], Field(max_length=64)]
     comparison_policy: ComparisonPolicy = Field(default_factory=ComparisonPolicy)
     redaction: dict[Id, OneOf[Redaction]] = Field(default_factory=dict)
 
@@ -246,7 +247,7 @@ class Index(Grown):
 
     bundle_id: Id
     identity: Identity
-    samples: Annotated[tuple[Sample, ...], Field(strict=False, min_length=1)]
+    samples: Annotated[tuple[Sample, ...], Field(strict=False, fail_fast=True, min_length=1)]
     config: Config
     links: Links | None = None
 
@@ -293,8 +294,8 @@ MetadataDigests = Annotated[dict[MetadataFile, Digest], Field(min_length=3)]
 class Complete(Record):
     """`COMPLETE`, written last: the bundle of this rank is whole."""
 
-    ranks: Annotated[tuple[Rank, ...], Field(strict=False, min_length=1, max_length=1)]
-    expected_ranks: Annotated[tuple[Rank, ...], Field(strict=False, min_length=1)]
+    ranks: Annotated[tuple[Rank, ...], Field(strict=False, fail_fast=True, min_length=1, max_length=1)]
+    expected_ranks: Annotated[tuple[Rank, ...], Field(strict=False, fail_fast=True, min_length=1)]
     metadata: MetadataDigests
 
 
@@ -305,7 +306,7 @@ class RankComplete(Record):
     rollout_id: Count | None
     payloads: dict[PayloadName, Digest]
     metadata: MetadataDigests
-    expected_ranks: Annotated[tuple[Rank, ...], Field(strict=False, min_length=1)]
+    expected_ranks: Annotated[tuple[Rank, ...], Field(strict=False, fail_fast=True, min_length=1)]
 
 
 class ShardComplete(RankComplete):
@@ -317,5 +318,5 @@ class ShardComplete(RankComplete):
 class CohortComplete(Record):
     """`COMPLETE` beside the folders of several ranks: all of them are there."""
 
-    ranks: Annotated[tuple[Rank, ...], Field(strict=False, min_length=1)]
+    ranks: Annotated[tuple[Rank, ...], Field(strict=False, fail_fast=True, min_length=1)]
     shards: dict[Annotated[str, StringConstraints(pattern=r"^(0|[1-9][0-9]{0,6})$")], ShardComplete]

@@ -9,15 +9,16 @@ finite, and as long as the index says; and so are our own terms, where they lie 
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from math import prod
 
 from rollbook.replay.bundle.bundle import Bundle
 from rollbook.replay.bundle.checks import check_digests, check_metadata, check_tensor, payload_shape
 from rollbook.replay.bundle.folder import Folder
 from rollbook.replay.bundle.layout import (
-    MAX_JSON_BYTES,
     MAX_PAYLOAD_OVERHEAD_BYTES,
     PAYLOADS,
+    max_json_bytes,
     payload_file,
     rank_complete,
 )
@@ -44,6 +45,8 @@ _METADATA: tuple[MetadataFile, ...] = (MANIFEST, INDEX, EXPECTED)
 _WIDEST_ELEMENT_BYTES = 8
 # A payload that no stage knows is carried, not used; it too is bounded by the tokens and samples of the bundle.
 _MAX_UNKNOWN_VALUES_PER_ROW = 16
+_MAX_PROBLEMS = 1000
+"""That are told of one bundle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,8 @@ def load(folder: Folder) -> Loaded:
     try:
         seal = _read_seal(folder)
         metadata = _read_metadata(folder, seal.record)
-        problems += check_metadata(metadata.manifest, metadata.index, metadata.expected)
+        found = check_metadata(metadata.manifest, metadata.index, metadata.expected)
+        problems += islice(found, _MAX_PROBLEMS)
         problems += _check_seal(seal, metadata)
         tensors = _read_payloads(folder, metadata, problems)
         terms = read_terms(folder, metadata.index, seal.rank)
@@ -103,19 +107,19 @@ def load(folder: Folder) -> Loaded:
 
 def read_json_files(folder: Folder) -> Metadata:
     """The three JSON files, whether or not the bundle is complete; raises `Refused`."""
-    manifest = parse(MANIFEST, folder.read(MANIFEST, MAX_JSON_BYTES), Manifest)
-    index = parse(INDEX, folder.read(INDEX, MAX_JSON_BYTES), Index)
-    return Metadata(manifest, index, parse(EXPECTED, folder.read(EXPECTED, MAX_JSON_BYTES), Expected))
+    manifest = parse(MANIFEST, folder.read(MANIFEST, max_json_bytes(MANIFEST)), Manifest)
+    index = parse(INDEX, folder.read(INDEX, max_json_bytes(INDEX)), Index)
+    return Metadata(manifest, index, parse(EXPECTED, folder.read(EXPECTED, max_json_bytes(EXPECTED)), Expected))
 
 
 def _read_seal(folder: Folder) -> Seal:
     if COMPLETE not in folder.names():
         remedy = "its writer has not finished or died; capture the bundle again (rollbook inspect shows what is there)"
         raise Refused(Problem(COMPLETE, "", "missing", remedy))
-    complete = parse(COMPLETE, folder.read(COMPLETE, MAX_JSON_BYTES), Complete)
+    complete = parse(COMPLETE, folder.read(COMPLETE, max_json_bytes(COMPLETE)), Complete)
     rank = complete.ranks[0]
     file = rank_complete(rank)
-    record = parse(file, folder.read(file, MAX_JSON_BYTES), RankComplete)
+    record = parse(file, folder.read(file, max_json_bytes(file)), RankComplete)
     if rank not in complete.expected_ranks or len(set(complete.expected_ranks)) != len(complete.expected_ranks):
         raise Refused(Problem(COMPLETE, "expected_ranks", f"not a list of ranks with {rank} in it", CAPTURE_AGAIN))
     if record.metadata != complete.metadata:
@@ -129,7 +133,7 @@ def _read_metadata(folder: Folder, record: RankComplete) -> Metadata:
     contents: list[bytes] = []
     problems: list[Problem] = []
     for file in _METADATA:
-        data = folder.read(file, MAX_JSON_BYTES)
+        data = folder.read(file, max_json_bytes(file))
         if hashlib.sha256(data).hexdigest() != record.metadata[file]:
             what = f"its checksum is not the one in {COMPLETE}: changed after it was written, or of another bundle"
             problems.append(Problem(file, "", what, CAPTURE_AGAIN))
@@ -156,12 +160,18 @@ def _read_payloads(folder: Folder, metadata: Metadata, problems: list[Problem]) 
     if not manifest.payloads and PAYLOADS not in folder.names():
         return tensors
     with folder.subfolder(PAYLOADS) as payloads:
-        for stray in sorted(set(payloads.names()) - {payload_file(name) for name in manifest.payloads}):
+        listed = {payload_file(name) for name in manifest.payloads}
+        for stray in sorted(set(payloads.names()) - listed)[:_MAX_PROBLEMS]:
             what = f"not listed in {MANIFEST}"
             problems.append(Problem(f"{PAYLOADS}/{stray}", "", what, "two writers met here; capture the bundle again"))
+        unknown_bytes = 0
         for name, payload in manifest.payloads.items():
+            limit = _max_bytes(name, metadata.index)
+            if payload_shape(name, metadata.index) is None:
+                limit = max(0, limit - unknown_bytes)
+                unknown_bytes += payload.bytes
             try:
-                tensor = _read_tensor(payloads, name, payload, _max_bytes(name, metadata.index))
+                tensor = _read_tensor(payloads, name, payload, limit)
             except Refused as refused:
                 problems += refused.problems
                 continue
@@ -171,7 +181,8 @@ def _read_payloads(folder: Folder, metadata: Metadata, problems: list[Problem]) 
 
 
 def _max_bytes(name: str, index: Index) -> int:
-    """What a payload can need in a bundle of this index, whatever the manifest says about it."""
+    """What a payload can need in a bundle of this index, whatever the manifest says about it; those that no stage knows
+    share what one of them may have."""
     shape = payload_shape(name, index)
     rows = sum(len(sample.loss_mask) + 1 for sample in index.samples)
     elements = prod(shape) if shape is not None else rows * _MAX_UNKNOWN_VALUES_PER_ROW

@@ -25,7 +25,7 @@ from rollbook.replay.bundle.disk import (
 )
 from rollbook.replay.bundle.drafts import Draft, complete_file, files_of, json_file, shard_of
 from rollbook.replay.bundle.folder import open_folder
-from rollbook.replay.bundle.layout import MAX_JSON_BYTES, leftover_name, rank_complete, rank_folder
+from rollbook.replay.bundle.layout import leftover_name, max_json_bytes, rank_complete, rank_folder
 from rollbook.replay.bundle.model import Index, ShardComplete
 from rollbook.replay.bundle.problems import BadBundle, Refused
 from rollbook.replay.bundle.strictjson import parse, render
@@ -104,4 +104,6 @@ def shared_folder(path: Path, index: Index, expected_ranks: Iterable[int], attem
 def _read_shards(shared: Path, ranks: Iterable[int]) -> dict[int, ShardComplete]:
     with open_folder(shared) as folder:
         names = {rank: rank_complete(rank) for rank in ranks}
-        return {rank: parse(name, folder.read(name, MAX_JSON_BYTES), ShardComplete) for rank, name in names.items()}
+        return {
+            rank: parse(name, folder.read(name, max_json_bytes(name)), ShardComplete) for rank, name in names.items()
+        }

@@ -12,11 +12,19 @@ from rollbook.replay.text import visible
 M = TypeVar("M", bound=BaseModel)
 
 
+_MAX_KEYS = 4096
+_MIN_BYTES_PER_CONTAINER = 32
+_MIN_BYTES_PER_QUOTE = 4
+_ANY = 4096
+
+
 class _NotStrict(ValueError):
     """A token or a key that JSON readers disagree about."""
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > _MAX_KEYS:
+        raise _NotStrict(f"{len(pairs):,} keys in one object")
     found = dict(pairs)
     if len(found) != len(pairs):
         twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
@@ -30,6 +38,12 @@ def _no_constant(token: str) -> NoReturn:
 
 def parse(file: str, data: bytes, model: type[M]) -> M:
     """The record in `data`; raises `Refused` with every problem found."""
+    # Counted before anything is made of it: parsed, empty lists take twenty times their bytes. A sample of the shortest
+    # names has 75 bytes for each of its containers and 6 for each quote.
+    if data.count(b"[") + data.count(b"{") > _ANY + len(data) // _MIN_BYTES_PER_CONTAINER:
+        raise Refused(Problem(file, "", "more lists and objects than its content can need", CAPTURE_AGAIN))
+    if data.count(b'"') > _ANY + len(data) // _MIN_BYTES_PER_QUOTE:
+        raise Refused(Problem(file, "", "more texts than its content can need", CAPTURE_AGAIN))
     try:
         content = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
     except _NotStrict as error:

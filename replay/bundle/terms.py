@@ -14,7 +14,7 @@ from typing import Final, Literal
 import numpy as np
 
 from rollbook.replay.bundle.folder import Folder
-from rollbook.replay.bundle.layout import MAX_JSON_BYTES
+from rollbook.replay.bundle.layout import max_json_bytes
 from rollbook.replay.bundle.model import Digest, Id, Index, Many, Rank, Record
 from rollbook.replay.bundle.problems import Problem, Refused
 from rollbook.replay.bundle.strictjson import parse, render
@@ -70,7 +70,7 @@ def read_terms(folder: Folder, index: Index, rank: int) -> dict[str, Tensor]:
     """float64 [samples] by name; empty where the bundle has no such file. Raises `Refused`."""
     if TERMS not in folder.names():
         return {}
-    file = parse(TERMS, folder.read(TERMS, MAX_JSON_BYTES), TermsFile)
+    file = parse(TERMS, folder.read(TERMS, max_json_bytes(TERMS)), TermsFile)
     content = file.content
     whose = (content.bundle_id, content.rank, content.sample_ids)
     terms: dict[str, Tensor] = {name: np.asarray(values, np.float64) for name, values in content.terms.items()}

@@ -198,6 +198,6 @@ def test_a_draft_is_checked_without_being_written() -> None:
 
 
 def test_what_a_reader_would_find_too_long_is_never_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drafts, "MAX_JSON_BYTES", 1000)
+    monkeypatch.setattr(drafts, "max_json_bytes", lambda _: 1000)
     problems = [str(problem) for problem in check_draft(draft_of("full-k1"))]
     assert any(problem.startswith("index.json: ") and "more than the 1,000 that" in problem for problem in problems)
