@@ -2,6 +2,7 @@
 rounding may do where that is more; and where it first fails."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,74 +14,103 @@ from rollbook.replay.rounding import Floats
 from rollbook.replay.stage import DEFAULT_TOLERANCE, EXACT, Output, Unit
 
 Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+Indices = NDArray[np.intp]
+Values = NDArray[Any]
 Rounding = Callable[[], Floats | None]
+_BLOCK = 1 << 16
 
 
 def compare(
     output: Output,
-    expected: Floats,
+    expected: Values,
     recomputed: Array,
     tolerance: Tolerance,
     sample_ids: Sequence[str],
     ends: Ints,
     rounding: Rounding = lambda: None,
 ) -> FieldResult:
-    """One output. `ends` is the end of each sample in a flat array of tokens; `rounding` says what each value may be
-    off, and is asked only when some do not agree without it.
+    """One output; both flat, of any float type. `ends` is the end of each sample in a flat array of tokens; `rounding`
+    says what each value may be off, and is asked only when some do not agree without it.
 
     A recomputed value that is not finite never agrees: recorded ones always are, the reader sees to it.
     """
-    values = np.asarray(recomputed).reshape(-1)
-    actual = values.astype(np.float64)
+    actual: Values = np.asarray(recomputed).reshape(-1)
     if actual.shape != expected.shape:
         raise ValueError(f"{output.field}: {actual.size} recomputed values for {expected.size} recorded ones")
     if tolerance == EXACT:
         # JSON has more digits than the result's type: 0.1 is exactly the float32 that is nearest to it.
-        expected, rounding = expected.astype(values.dtype).astype(np.float64), lambda: None
-    outside = ~_within(actual, expected, tolerance)
-    diverging = np.flatnonzero(outside & ~_within(actual, expected, tolerance, rounding))
-    rounded = int(outside.sum()) - diverging.size
-    error = np.abs(actual - expected)
+        expected, rounding = expected.astype(actual.dtype), lambda: None
+    outside = _outside(actual, expected, tolerance)
+    diverging = _beyond(outside, actual, expected, rounding)
 
     def point(at: int) -> Point:
         sample, offset = _place(output.unit, at, ends)
         sample_id = None if sample is None else sample_ids[sample]
-        return Point(sample_id, offset, float(expected[at]), float(actual[at]), float(error[at]))
+        recorded, found = float(expected[at]), float(actual[at])
+        return Point(sample_id, offset, recorded, found, abs(found - recorded))
 
-    worst = int(diverging[np.argmax(np.nan_to_num(error[diverging], nan=np.inf))]) if diverging.size else None
     return FieldResult(
         field=output.field,
         unit=output.unit,
         tolerance=tolerance,
         values=expected.size,
-        rounded_values=rounded,
+        rounded_values=outside.size - diverging.size,
         diverging_values=diverging.size,
         diverging_samples=_count_samples(output.unit, diverging, ends),
         first=point(int(diverging[0])) if diverging.size else None,
-        worst=None if worst is None else point(worst),
+        worst=point(_worst(diverging, actual, expected)) if diverging.size else None,
     )
 
 
-def settled(expected: Floats, recomputed: Array, rounding: Rounding) -> Array:
+def settled(expected: Values, recomputed: Array, rounding: Rounding) -> Array:
     """What the next stage computes from: the recorded values where the recomputed ones agree, else the recomputed.
 
     A difference that is none to a reader must not add up to one in a sum over many values. How close is equal is the
     format's default here, since a bundle may call equal what would change a loss.
     """
-    actual = np.asarray(recomputed).reshape(-1).astype(np.float64)
-    agrees = _within(actual, expected, DEFAULT_TOLERANCE, rounding)
+    actual: Values = np.asarray(recomputed).reshape(-1)
+    differs = _beyond(_outside(actual, expected, DEFAULT_TOLERANCE), actual, expected, rounding)
     xp, where = namespace(recomputed), device(recomputed)
     recorded = xp.asarray(expected, dtype=recomputed.dtype, device=where)
+    if not differs.size:
+        return recorded
+    agrees = np.ones(actual.size, np.bool_)
+    agrees[differs] = False
     return xp.where(xp.asarray(agrees, device=where), recorded, recomputed)
 
 
-def _within(actual: Floats, expected: Floats, tolerance: Tolerance, rounding: Rounding = lambda: None) -> Bools:
-    error = np.abs(actual - expected)
-    close: Bools = error <= tolerance.atol + tolerance.rtol * np.abs(expected)
-    if not close.all() and (possible := rounding()) is not None:
-        close |= (error <= possible) & np.isfinite(error)
-    return close
+def _outside(actual: Values, expected: Values, tolerance: Tolerance) -> Indices:
+    """Where the values do not agree. In double, and block by block: a step has millions of values, and what is made of
+    them on the way would take several times their memory."""
+    found: list[Indices] = []
+    for start in range(0, expected.size, _BLOCK):
+        recorded = expected[start : start + _BLOCK].astype(np.float64)
+        error = np.subtract(actual[start : start + _BLOCK], recorded, dtype=np.float64)
+        np.abs(error, out=error)
+        np.abs(recorded, out=recorded)
+        recorded *= tolerance.rtol
+        recorded += tolerance.atol
+        close = error <= recorded
+        if not close.all():
+            found.append(np.flatnonzero(~close) + start)
+    return np.concatenate(found) if found else np.zeros(0, np.intp)
+
+
+def _beyond(outside: Indices, actual: Values, expected: Values, rounding: Rounding) -> Indices:
+    """Those of them that a trainer's rounding does not explain."""
+    if not outside.size or (possible := rounding()) is None:
+        return outside
+    error = np.abs(_double(actual, outside) - _double(expected, outside))
+    return outside[~((error <= possible[outside]) & np.isfinite(error))]
+
+
+def _worst(diverging: Indices, actual: Values, expected: Values) -> int:
+    error = np.abs(_double(actual, diverging) - _double(expected, diverging))
+    return int(diverging[np.argmax(np.nan_to_num(error, nan=np.inf))])
+
+
+def _double(values: Values, at: Indices) -> Floats:
+    return values[at].astype(np.float64)
 
 
 def _place(unit: Unit, at: int, ends: Ints) -> tuple[int | None, int | None]:

@@ -50,7 +50,7 @@ def _of_rewards(run: Run, stage: StageId, field: FieldResult, first: Point) -> t
         <= group_rounding(run.batch.raw_rewards, run.batch.group_index, divide_by_std=divide).possible[at]
     ):
         return first, _ROUNDED
-    blamed = blame_raw_reward(raw, recorded, groups, divide_by_std=divide)
+    blamed = blame_raw_reward(raw, recorded.astype(np.float64), groups, divide_by_std=divide)
     if blamed is None:
         return first, ""
     actual, expected = float(np.asarray(run.chain.recomputed["rewards"])[blamed]), float(recorded[blamed])

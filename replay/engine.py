@@ -150,7 +150,11 @@ def _compare_outputs(run: Run, stage: Stage, results: Results, watch: Watch | No
         result = compare(output, recorded, results[output.result], tolerance, run.sample_ids, run.ends, rounding)
         if watch is not None:
             actual = np.asarray(results[output.result]).reshape(-1).astype(np.float64)
-            watch(Compared(run.bundle.rank, stage.id, result, recorded, actual, run.sample_ids, run.ends))
+            watch(
+                Compared(
+                    run.bundle.rank, stage.id, result, recorded.astype(np.float64), actual, run.sample_ids, run.ends
+                )
+            )
         yield result
         if output.unit is not Unit.SCALAR and output.result in settling:
             settling.remove(output.result)

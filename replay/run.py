@@ -27,11 +27,11 @@ class Run:
     sample_ids: tuple[str, ...]
     ends: Ints
 
-    def recorded(self, output: Output) -> Floats | None:
-        """The recorded values of the selected samples, flat; None where it was not recorded."""
+    def recorded(self, output: Output) -> NDArray[Any] | None:
+        """The recorded values of the selected samples, flat, float32 or float64; None where it was not recorded."""
         if output.payload is not None:
             tensor = self.bundle.tensors.get(output.payload)
-            return None if tensor is None else self._selected(tensor, output.unit).astype(np.float64)
+            return None if tensor is None else self._selected(tensor, output.unit)
         if output.term is not None:
             values = self.bundle.terms.get(output.term)
             return None if values is None else self._selected(values, output.unit)
