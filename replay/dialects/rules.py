@@ -59,9 +59,13 @@ class AdvantageRule:
 
 @dataclass(frozen=True, slots=True)
 class LossRule:
-    """`ratio_limit`: a token's log-ratio is held within it; `sequence_limit`: a row's is held below it; `row_floor`,
-    `row_eps`, `row_masking`: how a row's mean log-ratio is taken; `mean_advantages`: a row's advantage is the mean of
-    its tokens', zero where masked; `hidden_ratios`: the ratio of a masked token is zero; `through_tokens`: a row's ratio passes each token's gradient."""
+    """A policy's loss.
+
+    `ratio_limit`: a token's log-ratio is held within it; `sequence_limit`: a row's is held below it; `row_floor`,
+    `row_eps`, `row_masking`: how a row's mean log-ratio is taken; `through_tokens`: a row's ratio passes each token's
+    gradient; `mean_advantages`: a row's advantage is the mean of its tokens', zero where masked; `hidden_ratios`: the
+    ratio of a masked token is zero; `dual`: the bound for negative advantages is there, where a run sets it.
+    """
 
     surrogate: Surrogate
     aggregation: Aggregation

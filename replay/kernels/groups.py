@@ -35,8 +35,8 @@ class Normalization:
     """How rewards are centred and scaled: (r - mean) / (std + eps).
 
     `mean`, `std`: over what. `ddof`: what the variance's divisor is lowered by. `variance_floor`: the least variance
-    that is taken the root of. `leave_one_out`: a member's own reward is not part of its mean. `about_centre`: the deviation is
-    that of the centred rewards from zero, whatever they were centred by.
+    that is taken the root of. `leave_one_out`: a member's own reward is not part of its mean. `about_centre`: the
+    deviation is that of the centred rewards from zero, whatever they were centred by.
     """
 
     mean: Level = Level.GROUP

@@ -54,7 +54,7 @@ def numbers(value: Any) -> Any:
 
 
 def case_of(raw: Mapping[str, Any], xp: Any, width: Any = np.float64) -> Case:
-    dtypes = raw.get("input_dtypes") or {}
+    dtypes = raw.get("input_dtypes") or dict.fromkeys(_WHOLE, "int64")
     gradients = {name.removeprefix("grad_") for name in raw.get("outputs") or {} if name.startswith("grad_")}
     return Case(
         id=raw["id"],
@@ -67,6 +67,10 @@ def case_of(raw: Mapping[str, Any], xp: Any, width: Any = np.float64) -> Case:
         outputs=raw.get("outputs") or {},
         raises="raises" in raw,
     )
+
+
+_WHOLE = ("mask", "group_index")
+"""Inputs of whole numbers, where a case does not say."""
 
 
 def array(value: Any, dtype: str, xp: Any, width: Any, gradient: bool = False) -> Any:

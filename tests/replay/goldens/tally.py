@@ -14,13 +14,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from rollbook.tests.replay.goldens import areal, openrlhf, skyrl, slime, verl
+from rollbook.tests.replay.goldens import areal, openrlhf, skyrl, slime, trl, verl
 from rollbook.tests.replay.goldens.case import Adapter, case_of, read
 from rollbook.tests.replay.goldens.compare import differences
 
 OURS = Path(__file__).parents[2] / "data" / "goldens"
 FOLDER = Path(os.environ.get("ROLLBOOK_GOLDENS") or OURS)
-LIBRARIES: Mapping[str, Any] = {"verl": verl, "skyrl": skyrl, "slime": slime, "areal": areal, "openrlhf": openrlhf}
+LIBRARIES: Mapping[str, Any] = {
+    "verl": verl,
+    "skyrl": skyrl,
+    "slime": slime,
+    "areal": areal,
+    "openrlhf": openrlhf,
+    "trl": trl,
+}
 
 
 @dataclass(slots=True)
@@ -37,7 +44,7 @@ class Row:
     def __str__(self) -> str:
         reason = f"  ({self.reason})" if self.reason else ""
         counts = f"{self.passed:5} passed {self.unsupported:5} unsupported {len(self.failures):5} failed"
-        return f"{self.library:18} {self.function:52} {counts}{reason}"
+        return f"{self.library:38} {self.function:50} {counts}{reason}"
 
 
 def files(folder: Path = FOLDER) -> list[Path]:
@@ -48,11 +55,12 @@ def rows(path: Path) -> Iterator[Row]:
     """A row for each function of a file of cases."""
     name, _, version = path.name.removesuffix(".json.gz").partition("-")
     library = f"{name} {version}"
-    cases = read(path)
     if name not in LIBRARIES:
         yield Row(library, "?", failures=["nothing is known of this library"])
         return
     module = LIBRARIES[name]
+    recorded = read(path)
+    cases = recorded if isinstance(recorded, list) else module.cases(recorded)
     for function, of_function in groupby(sorted(cases, key=lambda raw: str(raw["function"])), _function):
         yield row(library, function, list(of_function), module)
 

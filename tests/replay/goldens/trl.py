@@ -1,0 +1,196 @@
+"""How TRL's recorded training runs are recomputed: the advantages of a generation, the loss of each micro step."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from rollbook.replay.dialects import trl
+from rollbook.replay.dialects.estimate import Rewarded, estimate
+from rollbook.replay.dialects.loss import Bounds, Policies, policy_loss
+from rollbook.replay.dialects.rules import AdvantageRule, Level, LossRule
+from rollbook.replay.kernels.aggregate import Totals, aggregate
+from rollbook.replay.kernels.array import Array, namespace
+from rollbook.replay.kernels.correction import Reach, Weighting, importance_weights, log_weights
+from rollbook.replay.kernels.kl import approximate_kl
+from rollbook.tests.replay.goldens.case import Adapter, Case, Outputs
+from rollbook.tests.replay.goldens.compare import cancellation
+
+Raw = Mapping[str, Any]
+
+
+def cases(document: Raw) -> Iterator[dict[str, Any]]:
+    """What a training run recorded, as calls: its advantages, its importance ratios, its losses."""
+    if "cases" in document:
+        yield from document["cases"]
+        return
+    params = {**document["config"], **document["effective"]}
+    for at, generation in enumerate(document["generations"]):
+        common = {"id": f"trl/{document['id']}/generation/{at}", "params": params}
+        inputs = {name: generation[name] for name in ("rewards_per_func", "reward_weights", "group_index")}
+        outputs = {"advantages": generation["advantages"]}
+        yield {**common, "function": "advantages", "inputs": inputs, "outputs": outputs}
+        if generation["importance_sampling_ratio"] is not None:
+            inputs = {
+                "old": generation["old_per_token_logps"],
+                "sampler": generation["sampling_per_token_logps"],
+                "mask": _mask(generation),
+            }
+            outputs = {"importance_sampling_ratio": generation["importance_sampling_ratio"]}
+            yield {**common, "function": "importance_sampling_ratio", "inputs": inputs, "outputs": outputs}
+    for step in document["micro_steps"]:
+        yield _micro_step(document, step, params)
+
+
+def _mask(generation: Raw) -> list[list[int]]:
+    written = generation["completion_mask"]
+    rows = zip(written, generation["tool_mask"] or written, strict=True)
+    return [[one * other for one, other in zip(*pair, strict=True)] for pair in rows]
+
+
+def _micro_step(document: Raw, step: Raw, params: Raw) -> dict[str, Any]:
+    generation = document["generations"][step["generation_index"]]
+    rows = [generation["row_uid"].index(uid) for uid in step["row_uid"]]
+
+    def chosen(values: list[Any] | None) -> list[Any] | None:
+        return None if values is None else [values[row] for row in rows]
+
+    inputs = {
+        "per_token_logps": step["per_token_logps"],
+        "old": chosen(generation["old_per_token_logps"]),
+        "reference": chosen(generation["ref_per_token_logps"]),
+        "advantages": chosen(generation["advantages"]),
+        "weights": chosen(generation["importance_sampling_ratio"]),
+        "mask": chosen(_mask(generation)),
+    }
+    return {
+        "id": f"trl/{document['id']}/micro_step/{step['micro_step']}",
+        "function": f"compute_loss.{params['loss_type']}",
+        "params": {
+            **params,
+            "num_items_in_batch": generation["num_items_in_batch"],
+            "accumulated": step["current_gradient_accumulation_steps"],
+        },
+        "inputs": {name: value for name, value in inputs.items() if value is not None},
+        "outputs": {"loss": step["loss"], "grad_per_token_logps": step["grad_per_token_logps"]},
+    }
+
+
+SCALES: dict[str, AdvantageRule] = {"group": trl.GRPO, "none": trl.CENTRED, "batch": trl.BATCH_SCALED}
+
+
+def weighted(rewards: Array, weights: Array) -> Array:
+    """The weighted sum of a row's rewards; one that a function has no opinion on is left out."""
+    xp = namespace(rewards)
+    return xp.sum(xp.where(xp.isnan(rewards), xp.zeros_like(rewards), rewards) * weights, axis=1)
+
+
+def advantages(case: Case) -> Outputs:
+    rewards = weighted(case.inputs["rewards_per_func"], case.inputs["reward_weights"])
+    groups = case.inputs["group_index"]
+    xp = namespace(rewards)
+    scale = case.params["scale_rewards"]
+    given = Rewarded(rewards[:, None], xp.ones_like(rewards[:, None], dtype=xp.bool), groups)
+    found, _ = estimate(given, SCALES[scale])
+    return {"advantages": found[:, 0], "allowed": cancellation(rewards, groups, scale != "none")}
+
+
+def importance_sampling_ratio(case: Case) -> Outputs:
+    mask = case.inputs["mask"] != 0
+    logs = log_weights(case.inputs["old"], case.inputs["sampler"], mask, Reach.TOKEN)
+    xp = namespace(logs)
+    # A token whose sampler gave no number is not corrected.
+    logs = xp.where(xp.isnan(logs), xp.zeros_like(logs), logs)
+    prefix = "vllm_importance_sampling_clip"
+    rule = Weighting(least=case.params[f"{prefix}_min"], most=case.params[f"{prefix}_max"])
+    return {"importance_sampling_ratio": importance_weights(logs, rule)}
+
+
+LOSSES: dict[str, LossRule] = {
+    "grpo": trl.GRPO_LOSS,
+    "bnpo": trl.BNPO_LOSS,
+    "dapo": trl.DAPO_LOSS,
+    "dr_grpo": trl.DR_GRPO_LOSS,
+    "cispo": trl.CISPO_LOSS,
+    "sapo": trl.SAPO_LOSS,
+    "luspo": trl.LUSPO_LOSS,
+}
+
+
+def compute_loss(case: Case) -> Outputs:
+    found, params = case.inputs, case.params
+    mask, new, kind = found["mask"] != 0, found["per_token_logps"], params["loss_type"]
+    old = found["old"]
+    xp = namespace(new)
+    rule = LOSSES[kind]
+    if params["importance_sampling_level"] == "sequence":
+        rule = replace(rule, level=Level.SEQUENCE, through_tokens=False)
+    bounds = Bounds(
+        low=params["epsilon_low"],
+        high=params["epsilon_high"],
+        positive=params["sapo_temperature_pos"],
+        negative=params["sapo_temperature_neg"],
+    )
+    spread = xp.broadcast_to(found["advantages"][:, None], new.shape)
+    loss = policy_loss(Policies(new, old, spread, mask, weights=found.get("weights")), rule, bounds)
+    losses = loss.losses
+    if params["beta"]:
+        kl = approximate_kl(new, found["reference"], "k3")
+        losses = losses + params["beta"] * (kl * loss.ratios if params["use_bias_correction_kl"] else kl)
+    totals = Totals(length=params["max_completion_length"], ranks=1 / params["accumulated"])
+    if kind in ("dapo", "cispo"):
+        # An optimizer step's share of the tokens of the whole generation, which feeds several.
+        share = params["accumulated"] / params["steps_per_generation"]
+        totals = Totals(tokens=params["num_items_in_batch"] * share)
+    return {"loss": aggregate(losses, mask, rule.aggregation, totals)}
+
+
+def score_group(case: Case) -> Outputs:
+    """A conversation's forks share its reward; one without any reward has the advantage 0."""
+    per_function = case.inputs["rewards_per_func"]
+    xp = namespace(per_function)
+    known = ~xp.all(xp.isnan(per_function), axis=0)
+    rewards = weighted(per_function.T, xp.ones_like(per_function[:, 0]))
+    of = rewards[known]
+    advantage, spread = xp.zeros_like(rewards), xp.full_like(rewards, xp.nan)
+    if of.shape[0]:
+        given = Rewarded(of[:, None], xp.ones_like(of[:, None], dtype=xp.bool), xp.zeros_like(of, dtype=xp.int64))
+        advantage[known] = estimate(given, trl.ASYNC_GRPO)[0][:, 0]
+        spread[:] = xp.std(of, correction=0)
+    forks = case.params["forks_per_conversation"]
+    rows = xp.asarray([row for row, times in enumerate(forks) for _ in range(times)])
+    return {
+        "advantages": advantage[rows],
+        "reward": xp.where(known, rewards, xp.full_like(rewards, xp.nan))[rows],
+        "reward_std": spread[rows],
+        "n_rows": sum(forks),
+        "allowed": cancellation(of, xp.zeros_like(of), True) if of.shape[0] else 0.0,
+    }
+
+
+def async_loss(case: Case) -> Outputs:
+    found, params = case.inputs, case.params
+    new = found["log_probs"][None, :]
+    xp = namespace(new)
+    mask = xp.ones_like(new, dtype=xp.bool)
+    given = Policies(new, found["old_log_probs"][None, :], found["advantages"][None, :], mask)
+    bounds = Bounds(low=params["epsilon_low"], high=params["epsilon_high"])
+    scale = params["world_size"] / params["gradient_accumulation_steps"]
+    loss = policy_loss(given, trl.DAPO_LOSS, bounds, Totals(tokens=params["global_n_tokens"], ranks=scale))
+    return {"loss": loss.loss}
+
+
+ADAPTERS: dict[str, Adapter] = {
+    "advantages": advantages,
+    "importance_sampling_ratio": importance_sampling_ratio,
+    **{f"compute_loss.{kind}": compute_loss for kind in LOSSES},
+    "score_group": score_group,
+    "compute_loss": async_loss,
+}
+UNSUPPORTED: dict[str, str] = {
+    "staleness_drop": "a queue's decision, which the ledger's rules take, not replay",
+    "compute_loss.vespo": "a policy loss that format 1.1.0 does not name",
+}
+IGNORED: dict[str, dict[str, str]] = {
+    "score_group": {"model_version": "labels of the rows, no numbers", "group_id": "labels of the rows, no numbers"},
+    "compute_loss": {"metrics": "figures that TRL logs, no part of the loss"},
+}
