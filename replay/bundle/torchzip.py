@@ -23,6 +23,8 @@ _ENCRYPTED = 0x0001
 _MAX_ENTRIES = 16
 MAX_STORAGE_BYTES = 0xFFFFFFFF
 _ALIGNMENT = 64
+_DESCRIPTOR_BYTES = (0, 12, 16, 20, 24)
+"""What may follow an entry: nothing, or its checksum and sizes, with or without a signature, in two widths."""
 # What torch's own hash of the fixed entry names of a one-tensor file comes to, as libstdc++ computes it.
 _ENTRY_NAMES_HASH = "15728199511854643026"
 
@@ -48,14 +50,45 @@ def read_entries(data: bytes) -> tuple[Entry, ...]:
         raise NotATensorFile(f"{count} zip entries where a tensor file has at most {_MAX_ENTRIES}")
     if cd_offset + cd_size > len(data) - _END.size:
         raise NotATensorFile("the zip directory lies outside the file")
-    entries = tuple(_entries(data, count, cd_offset, cd_offset + cd_size))
+    _check_tail(data, count, cd_size, cd_offset)
+    found = list(_entries(data, count, cd_offset, cd_offset + cd_size))
+    _check_layout(found, cd_offset)
+    entries = tuple(entry for entry, _ in found)
     names = [entry.name for entry in entries]
     if len(set(names)) != len(names):
         raise NotATensorFile("two zip entries of one name")
     return entries
 
 
-def _entries(data: bytes, count: int, start: int, end: int) -> Iterator[Entry]:
+def _check_tail(data: bytes, count: int, cd_size: int, cd_offset: int) -> None:
+    """Between the directory and the end there is nothing, or torch's record of the same in the format for large files,
+    which other readers go by."""
+    at = cd_offset + cd_size
+    tail = data[at : len(data) - _END.size]
+    if not tail:
+        return
+    if len(tail) != _END64.size + _LOCATOR64.size:
+        raise NotATensorFile("bytes between the zip directory and the end of the file")
+    record = _END64.unpack_from(tail)
+    locator = _LOCATOR64.unpack_from(tail, _END64.size)
+    if (record[0], *record[4:]) != (b"PK\x06\x06", 0, 0, count, count, cd_size, cd_offset):
+        raise NotATensorFile("the two zip end records contradict one another")
+    if record[1] != _END64.size - 12 or locator != (b"PK\x06\x07", 0, at, 1):
+        raise NotATensorFile("the zip end locator is damaged")
+
+
+def _check_layout(found: Sequence[tuple[Entry, range]], cd_offset: int) -> None:
+    """One entry after the other from the first byte on, with room for nothing but what describes an entry."""
+    at = 0
+    for place in sorted((place for _, place in found), key=lambda place: place.start):
+        if place.start - at not in ((0,) if at == 0 else _DESCRIPTOR_BYTES):
+            raise NotATensorFile("zip entries overlap, or bytes lie between them")
+        at = place.stop
+    if cd_offset - at not in _DESCRIPTOR_BYTES:
+        raise NotATensorFile("bytes between the zip entries and the directory")
+
+
+def _entries(data: bytes, count: int, start: int, end: int) -> Iterator[tuple[Entry, range]]:
     at = start
     for _ in range(count):
         if at + _CENTRAL.size > end:
@@ -69,13 +102,20 @@ def _entries(data: bytes, count: int, start: int, end: int) -> Iterator[Entry]:
         if method != _STORED or packed != size or flags & _ENCRYPTED:
             raise NotATensorFile("a compressed or encrypted zip entry; torch stores tensors plainly")
         raw_name = data[at + _CENTRAL.size : at + _CENTRAL.size + name_size]
-        yield Entry(_decoded(raw_name), _content(data, raw_name, offset, size, crc, start))
+        content = _content(data, raw_name, offset, size, crc, start)
+        yield Entry(_decoded(raw_name), content.data), range(offset, content.end)
         at += _CENTRAL.size + name_size + extra + comment
     if at != end:
         raise NotATensorFile("the zip directory does not end where it says")
 
 
-def _content(data: bytes, name: bytes, offset: int, size: int, crc: int, limit: int) -> memoryview:
+@dataclass(frozen=True, slots=True)
+class _Content:
+    data: memoryview
+    end: int
+
+
+def _content(data: bytes, name: bytes, offset: int, size: int, crc: int, limit: int) -> _Content:
     if offset + _LOCAL.size > limit:
         raise NotATensorFile("a zip entry lies outside the file")
     head = _LOCAL.unpack_from(data, offset)
@@ -87,7 +127,7 @@ def _content(data: bytes, name: bytes, offset: int, size: int, crc: int, limit: 
     content = memoryview(data)[start : start + size]
     if zlib.crc32(content) != crc:
         raise NotATensorFile("a zip entry's checksum does not match its bytes")
-    return content
+    return _Content(content, start + size)
 
 
 def _decoded(name: bytes) -> str:
