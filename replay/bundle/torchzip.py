@@ -19,7 +19,9 @@ _LOCATOR64 = struct.Struct("<4sIQI")
 _STORED = 0
 _UTF8_WITH_DESCRIPTOR = 0x0808
 _UTF8_EMPTY = 0x0800
-_ENCRYPTED = 0x0001
+_FLAGS = (0, 0x0008, 0x0800, 0x0808)
+"""A descriptor behind the data, names in UTF-8; encryption, patches and the rest are other people's zip files."""
+_IS_FOLDER = 0x10
 _MAX_ENTRIES = 16
 MAX_STORAGE_BYTES = 0xFFFFFFFF
 _ALIGNMENT = 64
@@ -94,13 +96,13 @@ def _entries(data: bytes, count: int, start: int, end: int) -> Iterator[tuple[En
         if at + _CENTRAL.size > end:
             raise NotATensorFile("the zip directory is cut short")
         head = _CENTRAL.unpack_from(data, at)
-        sig, flags, method, crc, packed, size, name_size, extra, comment, offset = (
-            head[0], head[3], head[4], head[7], head[8], head[9], head[10], head[11], head[12], head[16],
-        )  # fmt: skip
+        sig, _, _, flags, method, _, _, crc, packed, size, name_size, extra, comment, disk, _, attributes, offset = head
         if sig != b"PK\x01\x02":
             raise NotATensorFile("the zip directory is damaged")
-        if method != _STORED or packed != size or flags & _ENCRYPTED:
-            raise NotATensorFile("a compressed or encrypted zip entry; torch stores tensors plainly")
+        if flags not in _FLAGS or disk or attributes & _IS_FOLDER:
+            raise NotATensorFile("a zip entry that is encrypted, a folder, or on another disk")
+        if method != _STORED or packed != size:
+            raise NotATensorFile("a compressed zip entry; torch stores tensors plainly")
         raw_name = data[at + _CENTRAL.size : at + _CENTRAL.size + name_size]
         content = _content(data, raw_name, offset, size, crc, start)
         yield Entry(_decoded(raw_name), content.data), range(offset, content.end)

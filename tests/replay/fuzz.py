@@ -30,6 +30,7 @@ from rollbook.replay.bundle.tensorfile import parse_tensor
 from rollbook.replay.bundle.torchzip import NotATensorFile, read_entries, write_entries
 from rollbook.replay.bundle.writer import write_bundle, write_cohort
 from rollbook.replay.engine import replay_cohort
+from rollbook.replay.text import visible
 from rollbook.schemas.errors import RollbookError
 from rollbook.tests.replay.reseal import FIXTURES, edit_bundle
 
@@ -215,8 +216,9 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
 
 @cache
 def _begin_watching() -> None:
-    """What numpy's array library is, is imported once by the first replay that there is."""
+    """What the first replay and the first escaped text import, they import once, whatever the bundle."""
     replay_cohort(read_cohort(ONE))
+    visible("\n")
     sys.addaudithook(_audit)
 
 
