@@ -67,6 +67,16 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
+def _not_null(value: object) -> object:
+    if value is None:
+        raise ValueError("Input should not be null: leave the key out")
+    return value
+
+
+# Of a field that a later format added: absent where it is not used, never null, so that there is one way to write it.
+Added = Annotated[T | None, BeforeValidator(_not_null)]
+
+
 class Grown(Record):
     """Base of the parts that 1.1.0 adds fields to. Where such a field is None its key is absent, as in 1.0.0."""
 
@@ -249,7 +259,7 @@ class Index(Grown):
     identity: Identity
     samples: Annotated[tuple[Sample, ...], Field(strict=False, fail_fast=True, min_length=1)]
     config: Config
-    links: Links | None = None
+    links: Added[Links] = None
 
 
 class RawRewards(Record):

@@ -30,7 +30,7 @@ GOOD = ["full-k1", "full-k2", "full-k3", "full-low_var_kl", "full-nostd-kl0", "l
 
 def test_the_page_writes_a_bundle_that_replays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(code.splitlines()) <= 36
+    assert len(code.splitlines()) <= 30
     monkeypatch.chdir(tmp_path)
     exec(compile(code, str(PAGE), "exec"), {})
     assert validate(Path("bundles/step-7-0")).valid
