@@ -17,7 +17,7 @@ Ints = NDArray[np.int64]
 Indices = NDArray[np.intp]
 Values = NDArray[Any]
 Rounding = Callable[[], Floats | None]
-_BLOCK = 1 << 16
+_BLOCK = 1 << 14
 
 
 def compare(

@@ -3,6 +3,7 @@
 import numpy as np
 
 from rollbook.replay.batch import Chain
+from rollbook.replay.blocks import blocks
 from rollbook.replay.kernels.advantages import grpo_advantages
 from rollbook.replay.kernels.array import namespace
 from rollbook.replay.kernels.kl import token_kl
@@ -48,7 +49,9 @@ def distance(chain: Chain) -> Results:
     old = chain.tokens("old_log_probs")
     if config.kl_coef == 0:
         return {"kl": namespace(old).zeros_like(old)}
-    return {"kl": token_kl(old, chain.tokens("ref_log_probs"), config.kl_loss_type)}
+    ref = chain.tokens("ref_log_probs")
+    parts = [token_kl(old[at], ref[at], config.kl_loss_type) for _, at in blocks(chain.batch.lengths)]
+    return {"kl": namespace(old).concat(parts)}
 
 
 def advantages(chain: Chain) -> Results:
@@ -59,28 +62,30 @@ def advantages(chain: Chain) -> Results:
 def policy_terms(chain: Chain) -> Results:
     """The scalars of the loss, and each sample's share of them."""
     config = chain.batch.config
-    found = policy_loss(
-        chain.tokens("old_log_probs"),
-        chain.tokens("log_probs"),
-        chain.tokens("advantages"),
-        chain.tokens("entropy"),
-        chain.batch.mask,
-        chain.batch.lengths,
-        eps_clip=config.eps_clip,
-        eps_clip_high=config.eps_clip_high,
-        entropy_coef=config.entropy_coef,
-    )
-    return {
-        "sample_pg_loss": found.terms.pg_loss,
-        "sample_entropy_loss": found.terms.entropy_loss,
-        "sample_pg_clipfrac": found.terms.pg_clipfrac,
-        "sample_ppo_kl": found.terms.ppo_kl,
-        "loss": found.loss,
-        "pg_loss": found.pg_loss,
-        "entropy_loss": found.entropy_loss,
-        "pg_clipfrac": found.pg_clipfrac,
-        "ppo_kl": found.ppo_kl,
+    found = [
+        policy_loss(
+            chain.tokens("old_log_probs")[tokens],
+            chain.tokens("log_probs")[tokens],
+            chain.tokens("advantages")[tokens],
+            chain.tokens("entropy")[tokens],
+            chain.batch.mask[tokens],
+            chain.batch.lengths[samples],
+            eps_clip=config.eps_clip,
+            eps_clip_high=config.eps_clip_high,
+            entropy_coef=config.entropy_coef,
+        )
+        for samples, tokens in blocks(chain.batch.lengths)
+    ]
+    xp = namespace(found[0].loss)
+    terms = {
+        f"sample_{name}": xp.concat([getattr(one.terms, name) for one in found])
+        for name in ("pg_loss", "entropy_loss", "pg_clipfrac", "ppo_kl")
     }
+    scalars = {
+        name: xp.sum(xp.stack([getattr(one, name) for one in found]), dtype=xp.float64)
+        for name in ("loss", "pg_loss", "entropy_loss", "pg_clipfrac", "ppo_kl")
+    }
+    return {**terms, **{name: xp.astype(value, found[0].loss.dtype) for name, value in scalars.items()}}
 
 
 def loss_rounding(chain: Chain, results: Results) -> Roundings:
@@ -90,15 +95,18 @@ def loss_rounding(chain: Chain, results: Results) -> Roundings:
     config = batch.config
     names = ("pg_loss", "entropy_loss", "pg_clipfrac", "ppo_kl")
     terms = {name: results[f"sample_{name}"] for name in names}
-    doubt = clip_doubt(
-        chain.tokens("old_log_probs"),
-        chain.tokens("log_probs"),
-        batch.mask,
-        batch.lengths,
-        eps_clip=config.eps_clip,
-        eps_clip_high=config.eps_clip_high,
-    )
-    clipped = np.asarray(doubt).astype(np.float64)
+    doubt = [
+        clip_doubt(
+            chain.tokens("old_log_probs")[tokens],
+            chain.tokens("log_probs")[tokens],
+            batch.mask[tokens],
+            batch.lengths[samples],
+            eps_clip=config.eps_clip,
+            eps_clip_high=config.eps_clip_high,
+        )
+        for samples, tokens in blocks(batch.lengths)
+    ]
+    clipped = np.concatenate([np.asarray(one).astype(np.float64) for one in doubt])
     sums = {name: sum_rounding(terms[name]) for name in names}
     return {
         **sums,
