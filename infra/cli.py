@@ -56,6 +56,13 @@ MOUNTS = (
     Mount("inspect", "replay.cli", _COMMAND, "Show what a bundle holds.", "inspect bundles/BUNDLE"),
     Mount("validate", "replay.cli", _COMMAND, "Check a bundle's form and hashes.", "validate bundles/BUNDLE"),
     Mount("replay", "replay.cli", _COMMAND, "Recompute a bundle stage by stage.", "replay bundles/BUNDLE"),
+    Mount(
+        "dialect",
+        "replay.dialects.cli",
+        _COMMAND,
+        "Name the conventions that give its numbers.",
+        "dialect bundles/BUNDLE",
+    ),
 )
 
 # Which extra brings a package that is imported only where it is needed.

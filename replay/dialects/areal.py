@@ -1,5 +1,7 @@
 """AReaL 1.0.4 (https://inclusionai.github.io/AReaL; recorded outputs of areal-1.0.4)."""
 
+from dataclasses import replace
+
 from rollbook.replay.dialects.rules import AdvantageRule, Level, LossRule, Spread, Surrogate
 from rollbook.replay.kernels.aggregate import Aggregation, Mode
 from rollbook.replay.kernels.groups import Level as Over
@@ -40,3 +42,22 @@ SEQUENCE_SAPO = LossRule(
     mean_advantages=True,
     hidden_ratios=True,
 )
+
+ADVANTAGES = {
+    "group mean, group std": AdvantageRule(GROUP, hidden=False),
+    "group mean, biased group std": AdvantageRule(replace(GROUP, ddof=0), hidden=False),
+    "group mean": AdvantageRule(CENTRED, hidden=False),
+    "group mean, batch std": AdvantageRule(replace(GROUP, std=Over.BATCH), hidden=False),
+    "group mean without one": AdvantageRule(
+        replace(CENTRED, leave_one_out=True, singleton=Singleton.FORMULA), hidden=False
+    ),
+    "batch mean, batch std": AdvantageRule(replace(GROUP, mean=Over.BATCH, std=Over.BATCH), hidden=False),
+    "batch mean without one, batch std": AdvantageRule(
+        replace(GROUP, mean=Over.BATCH, std=Over.BATCH, leave_one_out=True, singleton=Singleton.FORMULA), hidden=False
+    ),
+    "biased batch std": AdvantageRule(replace(GROUP, mean=Over.NONE, std=Over.BATCH, ddof=0), hidden=False),
+    "group mean, group std, batch-normalized": AdvantageRule(GROUP, whitening=WHITENING),
+    "group mean, batch-normalized": AdvantageRule(CENTRED, whitening=WHITENING),
+    "gae": GAE,
+}
+LOSSES = {"ppo": PPO, "gspo": GSPO, "sapo": SAPO, "sapo of sequences": SEQUENCE_SAPO}

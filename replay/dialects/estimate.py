@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from rollbook.replay.dialects.rules import AdvantageRule, Spread
+from rollbook.replay.dialects.rules import AdvantageRule, Grouping, Spread
 from rollbook.replay.kernels.array import Array, namespace
 from rollbook.replay.kernels.groups import normalize
 from rollbook.replay.kernels.masked import hide
@@ -55,10 +55,18 @@ def _spread(given: Rewarded, rule: AdvantageRule) -> tuple[Array, Array]:
         return returns, returns
     rewards = xp.sum(given.token_rewards, axis=1)
     if rule.normalization is not None:
-        rewards = normalize(rewards, given.group_index, rule.normalization)
+        rewards = normalize(rewards, _groups(given, rule), rule.normalization)
     spread = xp.broadcast_to(rewards[:, None], given.mask.shape)
     spread = spread * xp.astype(given.mask, rewards.dtype) if rule.hidden else spread
     return spread, spread
+
+
+def _groups(given: Rewarded, rule: AdvantageRule) -> Array:
+    if rule.grouping is Grouping.INDEX:
+        return given.group_index
+    xp = namespace(given.group_index)
+    counts = xp.unique_counts(given.group_index).counts
+    return given.group_index if bool(xp.all(counts == counts[0])) else xp.zeros_like(given.group_index)
 
 
 def placed_at_end(rewards: Array, mask: Array) -> Array:

@@ -1,5 +1,7 @@
 """OpenRLHF 0.11.2 (https://openrlhf.readthedocs.io; recorded outputs of openrlhf-0.11.2)."""
 
+from dataclasses import replace
+
 from rollbook.replay.dialects.rules import AdvantageRule, Level, LossRule, Spread, Surrogate
 from rollbook.replay.kernels.aggregate import Aggregation, Mode, Rows
 from rollbook.replay.kernels.groups import Level as Over
@@ -12,6 +14,7 @@ from rollbook.replay.kernels.whiten import Whitening
 FRAMEWORK, VERSION = "openrlhf", "0.11.2"
 
 WHITENING = Whitening(ddof=0, eps=0.0, least_variance=1e-8)
+CENTRING = Whitening(scale=False)
 KL = KlRule(ratio_limit=20.0, value_limit=10.0)
 
 GROUP_NORM = Normalization(eps=1e-9, singleton=Singleton.FORMULA)
@@ -27,3 +30,20 @@ SEQ_MEAN = Aggregation(Mode.SEQ_MEAN_TOKEN_MEAN, rows=Rows.NONEMPTY, row_floor=1
 
 PPO = LossRule(Surrogate.PPO, TOKEN_MEAN, ratio_limit=20.0, dual=True)
 GSPO = LossRule(Surrogate.PPO, SEQ_MEAN, level=Level.SEQUENCE, through_tokens=False, dual=True)
+
+ADVANTAGES = {
+    "reinforce": replace(RETURNS, whitening=WHITENING),
+    "reinforce, centred": replace(RETURNS, whitening=CENTRING),
+    "reinforce_baseline": AdvantageRule(CENTRED, whitening=WHITENING),
+    "reinforce_baseline, centred": AdvantageRule(CENTRED, whitening=CENTRING),
+    "rloo": AdvantageRule(RLOO),
+    "group_norm": AdvantageRule(GROUP_NORM),
+    "dr_grpo": AdvantageRule(CENTRED),
+    "flash_reinforce": AdvantageRule(BATCH_CENTRED),
+    "gae": replace(GAE, whitening=WHITENING),
+}
+LOSSES = {
+    "ppo, token mean": PPO,
+    "ppo, sequence mean": replace(PPO, aggregation=SEQ_MEAN),
+    "gspo": GSPO,
+}

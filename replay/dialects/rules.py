@@ -41,6 +41,15 @@ class Cap(StrEnum):
     ABSOLUTE = "absolute"
 
 
+class Grouping(StrEnum):
+    """Which rows make up a group."""
+
+    INDEX = "index"
+    """Those of one prompt."""
+    EVEN_OR_BATCH = "even-or-batch"
+    """Those of one prompt where all prompts have equally many; else all rows are one group."""
+
+
 @dataclass(frozen=True, slots=True)
 class AdvantageRule:
     """Rewards are normalised, spread over tokens, whitened, hidden where masked; each step where it is set.
@@ -55,6 +64,11 @@ class AdvantageRule:
     whitening: Whitening | None = None
     hidden: bool = True
     returns_hidden: bool = True
+    grouping: Grouping = Grouping.INDEX
+
+    @property
+    def needs_values(self) -> bool:
+        return self.spread is Spread.GAE
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,3 +36,14 @@ DUAL_CLIP = LossRule(Surrogate.PPO, SUM, ratio_limit=20.0, dual=True)
 CISPO = LossRule(Surrogate.CISPO, SUM, ratio_limit=20.0)
 GSPO = LossRule(Surrogate.PPO, SUM, level=Level.SEQUENCE, sequence_limit=10.0)
 SAPO = LossRule(Surrogate.SAPO, SUM)
+
+ADVANTAGES = {
+    "grpo": GRPO,
+    "grpo without std": DR_GRPO,
+    "rloo": RLOO,
+    "reinforce++": REINFORCE_PLUS_PLUS,
+    "gae": GAE,
+}
+LOSSES = {"regular": PPO, "gspo": GSPO, "cispo": CISPO, "sapo": SAPO}
+DUAL_LOSSES = {"dual_clip": DUAL_CLIP}
+DUAL = 3.0

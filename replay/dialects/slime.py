@@ -1,6 +1,8 @@
 """slime 0.3.1 (https://thudm.github.io/slime, its training arguments; recorded outputs of slime-0.3.1)."""
 
-from rollbook.replay.dialects.rules import AdvantageRule, Level, LossRule, Spread, Surrogate
+from dataclasses import replace
+
+from rollbook.replay.dialects.rules import AdvantageRule, Grouping, Level, LossRule, Spread, Surrogate
 from rollbook.replay.kernels.aggregate import Aggregation, Mode, Rows
 from rollbook.replay.kernels.groups import Level as Over
 from rollbook.replay.kernels.groups import Normalization, Singleton
@@ -27,3 +29,24 @@ SUM = Aggregation(Mode.TOKEN_SUM, masking=Masking.MULTIPLY)
 PPO = LossRule(Surrogate.PPO, SUM_OF_MEANS, dual=True)
 GSPO = LossRule(Surrogate.PPO, SUM_OF_MEANS, level=Level.SEQUENCE, through_tokens=False, dual=True)
 CISPO = LossRule(Surrogate.CISPO, SUM_OF_MEANS)
+
+ADVANTAGES = {
+    "grpo": replace(REPEAT, normalization=REWARDS, grouping=Grouping.EVEN_OR_BATCH),
+    "grpo without std": replace(REPEAT, normalization=CENTRED_REWARDS, grouping=Grouping.EVEN_OR_BATCH),
+    "grpo, whole batch": replace(REPEAT, normalization=replace(REWARDS, mean=Over.BATCH, std=Over.BATCH)),
+    "grpo without std, whole batch": replace(REPEAT, normalization=replace(CENTRED_REWARDS, mean=Over.BATCH)),
+    "reinforce_plus_plus": RETURNS,
+    "reinforce_plus_plus, normalized": replace(RETURNS, whitening=WHITENING),
+    "reinforce_plus_plus_baseline, normalized": replace(
+        REPEAT, normalization=CENTRED_REWARDS, whitening=WHITENING, grouping=Grouping.EVEN_OR_BATCH
+    ),
+    "ppo": GAE,
+    "ppo, normalized": replace(GAE, whitening=WHITENING),
+}
+_PER_TOKEN = {name: replace(rule, aggregation=SUM) for name, rule in (("ppo", PPO), ("gspo", GSPO), ("cispo", CISPO))}
+LOSSES = {
+    "ppo": PPO,
+    "gspo": GSPO,
+    "cispo": CISPO,
+    **{f"{name}, per token": rule for name, rule in _PER_TOKEN.items()},
+}

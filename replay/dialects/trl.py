@@ -26,3 +26,20 @@ CISPO_LOSS = LossRule(Surrogate.CISPO, TOKEN_MEAN, cap=Cap.ABSOLUTE)
 SAPO_LOSS = LossRule(Surrogate.SAPO, SEQ_MEAN)
 GSPO_LOSS = LossRule(Surrogate.PPO, SEQ_MEAN, level=Level.SEQUENCE, through_tokens=False)
 LUSPO_LOSS = LossRule(Surrogate.PPO, SEQ_SUM, level=Level.SEQUENCE, through_tokens=False)
+
+ADVANTAGES = {
+    "scale_rewards group": GRPO,
+    "scale_rewards none": CENTRED,
+    "scale_rewards batch": BATCH_SCALED,
+    "async": ASYNC_GRPO,
+}
+LOSSES = {
+    "grpo": GRPO_LOSS,
+    "bnpo": BNPO_LOSS,
+    "dapo": DAPO_LOSS,
+    "dr_grpo": DR_GRPO_LOSS,
+    "cispo": CISPO_LOSS,
+    "sapo": SAPO_LOSS,
+    "grpo of sequences": GSPO_LOSS,
+    "luspo": LUSPO_LOSS,
+}

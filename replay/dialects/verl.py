@@ -57,3 +57,24 @@ def reinforce(mode: Mode) -> LossRule:
 
 IMPORTANCE_LIMIT = 20.0
 """Of the log-ratios between sampler and trainer."""
+
+ADVANTAGES = {
+    "grpo": GRPO,
+    "grpo without std": DR_GRPO,
+    "grpo_vectorized": GRPO_VECTORIZED,
+    "rloo": RLOO,
+    "rloo_vectorized": RLOO_VECTORIZED,
+    "reinforce_plus_plus": REINFORCE_PLUS_PLUS,
+    "reinforce_plus_plus_baseline": REINFORCE_PLUS_PLUS_BASELINE,
+    "gae": GAE,
+}
+LOSSES = {
+    **{
+        f"{name}, {mode}": make(mode)
+        for mode in Mode
+        for name, make in (("vanilla", ppo), ("gspo", gspo), ("cispo", cispo), ("reinforce", reinforce))
+    },
+    "sapo": sapo(Mode.TOKEN_MEAN),
+}
+DUAL = 3.0
+"""Always on in the vanilla loss."""

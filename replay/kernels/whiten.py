@@ -11,15 +11,16 @@ from rollbook.replay.kernels.masked import count, masked_mean, masked_variance
 class Whitening:
     """(a - mean) / sqrt(variance + eps), or, where `eps_outside`, / (sqrt(variance) + eps).
 
-    `ddof`: what the variance's divisor is lowered by; `shift`: whether the mean is taken away; `least_variance`: the
-    least one that is taken the root of; `one_pass`: the variance is that of squares and sums, which float32 cancels;
-    `few`: too few tokens for `ddof` are taken without it instead of refused.
+    `ddof`: what the variance's divisor is lowered by; `shift`: whether the mean is taken away; `scale`: whether it is
+    divided at all; `least_variance`: the least one that is taken the root of; `one_pass`: the variance is that of
+    squares and sums, which float32 cancels; `few`: too few tokens for `ddof` are taken without it, not refused.
     """
 
     ddof: int = 1
     eps: float = 1e-8
     eps_outside: bool = False
     shift: bool = True
+    scale: bool = True
     least_variance: float | None = None
     one_pass: bool = False
     few: bool = False
@@ -36,6 +37,8 @@ def whiten(values: Array, mask: Array, rule: Whitening) -> Array:
         raise ValueError(f"whitening needs more than {rule.ddof} tokens that count")
     ddof = rule.ddof if enough else 0
     mean = masked_mean(values, mask)
+    if not rule.scale:
+        return values - mean
     if rule.one_pass:
         total = count(mask, values)
         variance = (masked_mean(values * values, mask) - mean * mean) * (total / (total - ddof))

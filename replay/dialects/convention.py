@@ -1,0 +1,26 @@
+"""A convention: which framework and version computes what under which name."""
+
+from dataclasses import dataclass
+
+from rollbook.replay.dialects.rules import AdvantageRule, LossRule
+
+
+@dataclass(frozen=True, slots=True)
+class AdvantageConvention:
+    framework: str
+    version: str
+    name: str
+    rule: AdvantageRule
+
+
+@dataclass(frozen=True, slots=True)
+class LossConvention:
+    """`dual`: the second bound for negative advantages, where the framework has it on without being asked;
+    `kl_by_ratio`: a KL term in the loss is multiplied by the ratio."""
+
+    framework: str
+    version: str
+    name: str
+    rule: LossRule
+    dual: float | None = None
+    kl_by_ratio: bool = False

@@ -1,0 +1,35 @@
+"""Every convention that is known, in ONE table: search, tests and documentation read it from here."""
+
+from rollbook.replay.dialects import areal, bundleformat, openrlhf, skyrl, slime, trl, verl
+from rollbook.replay.dialects.convention import AdvantageConvention, LossConvention
+
+_MODULES = (areal, bundleformat, openrlhf, skyrl, slime, trl, verl)
+
+ADVANTAGES: tuple[AdvantageConvention, ...] = tuple(
+    AdvantageConvention(module.FRAMEWORK, module.VERSION, name, rule)
+    for module in _MODULES
+    for name, rule in module.ADVANTAGES.items()
+)
+
+
+def _losses() -> tuple[LossConvention, ...]:
+    found = [
+        LossConvention(
+            module.FRAMEWORK,
+            module.VERSION,
+            name,
+            rule,
+            dual=verl.DUAL if module is verl and rule.dual else None,
+            kl_by_ratio=module is trl,
+        )
+        for module in _MODULES
+        for name, rule in module.LOSSES.items()
+    ]
+    dual = [
+        LossConvention(skyrl.FRAMEWORK, skyrl.VERSION, name, rule, dual=skyrl.DUAL)
+        for name, rule in skyrl.DUAL_LOSSES.items()
+    ]
+    return (*found, *dual)
+
+
+LOSSES: tuple[LossConvention, ...] = _losses()
