@@ -6,9 +6,9 @@ that is the whole of its storage: so memory is bounded by the size of the file, 
 tensors have no way in.
 """
 
-import pickletools
+import io
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -117,13 +117,8 @@ class _Program:
     """The opcodes of a pickle, taken one by one; memo writes are passed over since nothing may read the memo."""
 
     def __init__(self, pickle: bytes) -> None:
-        try:
-            opcodes = [(opcode.name, arg, at or 0) for opcode, arg, at in pickletools.genops(pickle)]
-        except Exception as error:
-            raise NotATensorFile("the pickle is not well-formed") from error
-        if opcodes[-1][2] + 1 != len(pickle):
-            raise NotATensorFile("bytes follow the end of the pickle")
-        self._left = [(name, arg) for name, arg, _ in reversed(opcodes) if name not in ("BINPUT", "LONG_BINPUT")]
+        opcodes = [(name, arg) for name, arg in _opcodes(pickle) if name not in ("BINPUT", "LONG_BINPUT")]
+        self._left = opcodes[::-1]
 
     def take(self) -> tuple[str, Any]:
         return self._left.pop() if self._left else ("nothing", None)
@@ -151,6 +146,85 @@ class _Program:
         if not 1 <= len(found) <= _MAX_DIMS or end != ("TUPLE" if marked else f"TUPLE{len(found)}"):
             raise NotATensorFile(f"not a plain tensor of 1 to {_MAX_DIMS} dimensions")
         return tuple(found)
+
+
+def _opcodes(pickle: bytes) -> Iterator[tuple[str, Any]]:
+    """Each opcode with its argument. Only those that torch writes are known."""
+    data = io.BytesIO(pickle)
+    name = ""
+    while name != "STOP":
+        code = data.read(1)
+        if code not in _OPCODES:
+            raise NotATensorFile(f"not a plain tensor: pickle opcode {code!r}" if code else "the pickle is cut short")
+        name, read = _OPCODES[code]
+        try:
+            argument = read(data)
+        except (struct.error, ValueError) as error:
+            raise NotATensorFile("the pickle is not well-formed") from error
+        yield name, argument
+    if data.tell() != len(pickle):
+        raise NotATensorFile("bytes follow the end of the pickle")
+
+
+def _no_argument(_: io.BytesIO) -> None:
+    return None
+
+
+def _integer_of(layout: str) -> Callable[[io.BytesIO], int]:
+    size = struct.calcsize(layout)
+
+    def read(data: io.BytesIO) -> int:
+        found: int = struct.unpack(layout, data.read(size))[0]
+        return found
+
+    return read
+
+
+def _long(data: io.BytesIO) -> int:
+    (size,) = struct.unpack("<B", data.read(1))
+    digits = data.read(size)
+    if len(digits) != size:
+        raise ValueError("cut short")
+    return int.from_bytes(digits, "little", signed=True)
+
+
+def _unicode(data: io.BytesIO) -> str:
+    (size,) = struct.unpack("<I", data.read(4))
+    text = data.read(size)
+    if len(text) != size:
+        raise ValueError("cut short")
+    return text.decode()
+
+
+def _names(data: io.BytesIO) -> str:
+    lines = data.readline(), data.readline()
+    if not all(line.endswith(b"\n") for line in lines):
+        raise ValueError("cut short")
+    return " ".join(line[:-1].decode("ascii") for line in lines)
+
+
+_OPCODES: Mapping[bytes, tuple[str, Callable[[io.BytesIO], Any]]] = {
+    b"\x80": ("PROTO", _integer_of("<B")),
+    b"c": ("GLOBAL", _names),
+    b"(": ("MARK", _no_argument),
+    b"X": ("BINUNICODE", _unicode),
+    b"Q": ("BINPERSID", _no_argument),
+    b"J": ("BININT", _integer_of("<i")),
+    b"K": ("BININT1", _integer_of("<B")),
+    b"M": ("BININT2", _integer_of("<H")),
+    b"\x8a": ("LONG1", _long),
+    b"t": ("TUPLE", _no_argument),
+    b"\x85": ("TUPLE1", _no_argument),
+    b"\x86": ("TUPLE2", _no_argument),
+    b"\x87": ("TUPLE3", _no_argument),
+    b")": ("EMPTY_TUPLE", _no_argument),
+    b"\x88": ("NEWTRUE", _no_argument),
+    b"\x89": ("NEWFALSE", _no_argument),
+    b"R": ("REDUCE", _no_argument),
+    b"q": ("BINPUT", _integer_of("<B")),
+    b"r": ("LONG_BINPUT", _integer_of("<I")),
+    b".": ("STOP", _no_argument),
+}
 
 
 def _parse_program(pickle: bytes) -> _Header:

@@ -7,6 +7,7 @@ or refuse in one line with file and remedy; nothing outside the bundle is opened
 unpickled; what is accepted can be written and read again, and torch reads the same from it.
 """
 
+import hashlib
 import io
 import json
 import shutil
@@ -27,6 +28,7 @@ from hypothesis import strategies as st
 from rollbook.replay.bundle.cohort import inspect, read_cohort, validate
 from rollbook.replay.bundle.drafts import Draft
 from rollbook.replay.bundle.tensorfile import parse_tensor
+from rollbook.replay.bundle.terms import TERMS, render_terms
 from rollbook.replay.bundle.torchzip import NotATensorFile, read_entries, write_entries
 from rollbook.replay.bundle.writer import write_bundle, write_cohort
 from rollbook.replay.engine import replay_cohort
@@ -119,6 +121,38 @@ def check_cohort_field(place: Place, value: Any) -> bool:
         except UnicodeEncodeError:
             return False
         return check_bundle(cohort)
+
+
+@cache
+def _with_terms() -> bytes:
+    """Our own file beside the format's, for the fixture."""
+    draft = Draft.of(read_cohort(ONE).bundles[0])
+    values = [0.5] * len(draft.index.samples)
+    return render_terms(draft.index, draft.rank, dict.fromkeys(("pg_loss", "ppo_kl"), values))
+
+
+def check_terms_field(path: Path_, value: Any) -> bool:
+    """Its checksum is right again, unless the value stands in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        bundle = Path(folder) / "bundle"
+        shutil.copytree(ONE, bundle)
+        content = json.loads(_with_terms())
+        changed(content, path, value)
+        try:
+            if path != ("sha256",) and "content" in content:
+                content["sha256"] = hashlib.sha256(_dumped(content["content"])).hexdigest()
+            (bundle / TERMS).write_bytes(_dumped(content))
+        except UnicodeEncodeError:
+            return False
+        return check_bundle(bundle)
+
+
+def _dumped(content: Any) -> bytes:
+    return (json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def terms_fields() -> list[Path_]:
+    return list(fields_of(json.loads(_with_terms())))
 
 
 def check_bytes(name: str, at: float, cut: int, new: bytes) -> bool:
@@ -246,6 +280,8 @@ Case = tuple[str, st.SearchStrategy[Any], Callable[[Any], bool]]
 CASES: tuple[Case, ...] = (
     ("fields", st.tuples(st.sampled_from(FIELDS), ANY_VALUE), lambda drawn: check_field(*drawn)),
     ("fields of ranks", st.tuples(st.sampled_from(COHORT_FIELDS), ANY_VALUE), lambda drawn: check_cohort_field(*drawn)),
+    ("fields of terms", st.tuples(st.deferred(lambda: st.sampled_from(terms_fields())), ANY_VALUE),
+     lambda drawn: check_terms_field(*drawn)),
     ("JSON bytes", st.tuples(st.sampled_from(list(_EDITS)), _PART, st.integers(0, 40), _BYTES),
      lambda drawn: check_bytes(*drawn)),
     ("payload bytes", st.tuples(_PART, st.integers(0, 60), _BYTES), lambda drawn: check_payload(_spliced(KL, *drawn))),
@@ -285,6 +321,7 @@ def every_field() -> tuple[int, int]:
     """Each field with each of the values; how many bundles, and how many were accepted."""
     found = [check_field(place, value) for place in FIELDS for value in VALUES]
     found += [check_cohort_field(place, value) for place in COHORT_FIELDS for value in VALUES]
+    found += [check_terms_field(path, value) for path in terms_fields() for value in VALUES]
     return len(found), sum(found)
 
 

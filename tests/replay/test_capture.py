@@ -18,11 +18,21 @@ import torch
 
 from rollbook.replay.bundle.cohort import read_bundle, read_cohort, validate
 from rollbook.replay.bundle.layout import is_leftover
-from rollbook.replay.capture import Capture, CapturePlan, Counts, Place, Producer, Recorded
+from rollbook.replay.capture import (
+    Capability,
+    Capture,
+    CapturePlan,
+    Counts,
+    Links,
+    Place,
+    Producer,
+    Recorded,
+    StageId,
+)
 from rollbook.replay.engine import replay_cohort
 from rollbook.replay.result import Verdict
 from rollbook.schemas.errors import BadInput
-from rollbook.tests.replay.tiny_training import recorded, train
+from rollbook.tests.replay.tiny_training import advantages, recorded, train
 
 PRODUCER = Producer(commit="c0ffee", dirty_patch_digest="", torch_version=torch.__version__)
 
@@ -66,6 +76,33 @@ def test_the_training_is_the_same_to_the_last_bit_and_what_it_records_replays(tm
         assert any(
             field.values for stage in report.ranks[0].stages for field in stage.fields if stage.stage == "loss.policy"
         )
+
+
+def test_a_rollout_is_recorded_before_its_steps_and_they_may_name_it(tmp_path: Path) -> None:
+    rewards = recorded((5, None), {"advantages": advantages()}, None, {})
+    step = replace(one(5, 0), links=Links(update_id="5", update_bundle=rewards.bundle_id))
+    with capture(tmp_path) as made:
+        assert made.record(rewards)
+        assert made.record(step)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["replay-5", "replay-5-0"]
+    assert replay_cohort(read_cohort(tmp_path / "replay-5")).verdict is Verdict.PASSED
+    assert read_bundle(tmp_path / "replay-5-0").index.links == step.links
+
+
+def test_remote_rewards_are_recorded_only(tmp_path: Path) -> None:
+    with capture(tmp_path) as made:
+        made.record(one(remote_rewards=True))
+    contracts = read_bundle(tmp_path / "replay-0-0").manifest.stage_contracts
+    assert contracts[StageId.REWARD_RAW].capability is Capability.RECORDED_ONLY
+    assert contracts[StageId.REWARD_POST_PROCESS].capability is Capability.RECOMPUTE
+
+
+def test_a_mini_batch_with_a_part_of_a_group_promises_no_more_than_it_can(tmp_path: Path) -> None:
+    with capture(tmp_path) as made:
+        made.record(lambda: replace(one(), rows=replace(one().rows, group_index=[0, 1, 1, 2])))
+    assert made.counts.written == 1
+    contracts = read_bundle(tmp_path / "replay-0-0").manifest.stage_contracts
+    assert contracts[StageId.REWARD_POST_PROCESS].capability is Capability.RECORDED_ONLY
 
 
 def test_what_the_plan_does_not_want_is_not_even_made(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Ranks that write one bundle by themselves: whole or hidden, at every crash, in every order, with any rival."""
 
+import filecmp
 import os
 import signal
 from collections.abc import Callable, Sequence
@@ -11,11 +12,14 @@ import pytest
 
 from rollbook.replay.bundle.bundle_writer import BundleWriter, Finalized
 from rollbook.replay.bundle.cohort import inspect, read_cohort, validate
+from rollbook.replay.bundle.drafts import Draft
 from rollbook.replay.bundle.layout import is_leftover
+from rollbook.replay.bundle.shards import write_shard
 from rollbook.replay.engine import replay_cohort
 from rollbook.replay.result import Verdict
 from rollbook.schemas.errors import BadInput
 from rollbook.tests.replay import by_hand, independent_reader
+from rollbook.tests.replay.reseal import FIXTURES
 
 
 def rank(path: Path, number: int, attempt: str = "start-1") -> BundleWriter:
@@ -42,6 +46,16 @@ def test_the_last_rank_publishes_whatever_the_order(tmp_path: Path, order: tuple
     assert validate(path).ranks == (0, 1, 4)
     assert len(independent_reader.read(path)) == 3
     assert replay_cohort(read_cohort(path)).verdict is Verdict.PASSED
+
+
+def test_ranks_that_write_by_themselves_write_what_others_write(tmp_path: Path) -> None:
+    """The fixture of two ranks, byte for byte."""
+    two = FIXTURES / "two-rank"
+    for bundle in read_cohort(two).bundles:
+        write_shard(tmp_path / "again", Draft.of(bundle), "start-1")
+    names = sorted(str(path.relative_to(two)) for path in two.rglob("*") if path.is_file())
+    assert filecmp.cmpfiles(two, tmp_path / "again", names, shallow=False) == (names, [], [])
+    assert sum(path.is_file() for path in (tmp_path / "again").rglob("*")) == len(names)
 
 
 def test_until_then_it_can_be_inspected_and_is_no_bundle(tmp_path: Path) -> None:

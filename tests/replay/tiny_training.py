@@ -32,8 +32,7 @@ def train(hook: Hook, updates: int = 3, steps: int = 2) -> list[Tensor]:
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(0.2), torch.nn.Linear(8, 6))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
     buffer = torch.zeros(len(MASK))
-    rewards = centred_rewards()
-    advantages = rewards.repeat_interleave(torch.tensor(LENGTHS))
+    weights = advantages()
     for rollout_id in range(updates):
         inputs, tokens = torch.randn(len(MASK), 4), torch.randint(0, 6, (len(MASK),))
         with torch.no_grad():
@@ -42,7 +41,7 @@ def train(hook: Hook, updates: int = 3, steps: int = 2) -> list[Tensor]:
         for step_id in range(steps):
             log_probs, entropy = chosen(model(inputs), tokens)
             buffer.copy_(log_probs.detach())
-            terms = row_terms(old, log_probs, advantages, entropy)
+            terms = row_terms(old, log_probs, weights, entropy)
             optimizer.zero_grad()
             (terms["pg_loss"] - CONFIG.entropy_coef * terms["entropy_loss"]).sum().backward()  # type: ignore[no-untyped-call]
             results = {name: term.sum() for name, term in terms.items()}
@@ -53,18 +52,22 @@ def train(hook: Hook, updates: int = 3, steps: int = 2) -> list[Tensor]:
                 "ref_log_probs": reference,
                 "entropy": entropy,
                 "kl": old - reference,
-                "advantages": advantages,
+                "advantages": weights,
             }
             coordinates = (rollout_id, step_id)
             hook(*coordinates, lambda at=coordinates, of=tensors, loss=results, by=terms: recorded(at, of, loss, by))  # type: ignore[misc]
             optimizer.step()
             buffer.fill_(float("nan"))
-    return [weights.detach().clone() for weights in model.parameters()]
+    return [parameter.detach().clone() for parameter in model.parameters()]
 
 
 def centred_rewards() -> Tensor:
     pairs = RAW_REWARDS.reshape(2, 2)
     return (pairs - pairs.mean(dim=1, keepdim=True)).reshape(-1)
+
+
+def advantages() -> Tensor:
+    return centred_rewards().repeat_interleave(torch.tensor(LENGTHS))
 
 
 def by_row(values: Tensor) -> list[Tensor]:
@@ -78,12 +81,12 @@ def chosen(logits: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
     return found.gather(1, tokens[:, None]).squeeze(1), -(found.exp() * found).sum(-1)
 
 
-def row_terms(old: Tensor, new: Tensor, advantages: Tensor, entropy: Tensor) -> dict[str, Tensor]:
+def row_terms(old: Tensor, new: Tensor, weights: Tensor, entropy: Tensor) -> dict[str, Tensor]:
     """Each row's masked means, by the format's formulas."""
     distance = old - new
     ratio = torch.exp(-distance)
-    plain = -ratio * advantages
-    clipped = -torch.clamp(ratio, 1 - CONFIG.eps_clip, 1 + CONFIG.eps_clip_high) * advantages
+    plain = -ratio * weights
+    clipped = -torch.clamp(ratio, 1 - CONFIG.eps_clip, 1 + CONFIG.eps_clip_high) * weights
     values = {
         "pg_loss": torch.maximum(plain, clipped),
         "entropy_loss": entropy,
