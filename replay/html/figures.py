@@ -1,5 +1,6 @@
 """The pictures as figures of the plotting library, which is imported here only."""
 
+from collections.abc import Sequence
 from html import escape
 from math import log10
 from typing import Any
@@ -15,7 +16,7 @@ _SMALLEST, _LARGEST = -12.0, 4.0
 _RECORDED, _RECOMPUTED, _WRONG = "#5b7ea4", "#d98f3c", "#b3261e"
 _LAYOUT = {
     "template": "plotly_white",
-    "margin": {"l": 60, "r": 20, "t": 44, "b": 46},
+    "margin": {"l": 66, "r": 20, "t": 44, "b": 46},
     "font": {"family": "system-ui, sans-serif", "size": 12},
     "title": {"font": {"size": 14}, "x": 0, "xref": "paper", "xanchor": "left"},
 }
@@ -41,48 +42,89 @@ def script() -> str:
 
 def error_map(picture: Picture) -> str:
     """The absolute error by sample and token, or by sample, as JSON of a figure."""
+    return _by_token(picture) if picture.result.unit is Unit.TOKEN else _by_sample(picture)
+
+
+def _by_token(picture: Picture) -> str:
     graph = library()
-    of_tokens = picture.result.unit is Unit.TOKEN
-    cells = picture.cells if of_tokens else (tuple(row[0] for row in picture.cells),)
-    heat = graph.Heatmap(
-        z=[[None if cell is None else _log(cell.error) for cell in row] for row in cells],
-        text=[["" if cell is None else _hover(cell) for cell in row] for row in cells],
-        hovertemplate="%{text}<extra></extra>",
-        x0=0,
-        dx=picture.tokens_per_column if of_tokens else picture.samples_per_row,
-        y0=0,
-        dy=picture.samples_per_row if of_tokens else 1,
-        zmin=_SMALLEST,
-        zmax=0 if not cells else max(0.0, max(_log(cell.error) for row in cells for cell in row if cell is not None)),
-        colorscale=_SCALE,
-        colorbar={"title": {"text": "error"}, "tickvals": [-12, -9, -6, -3, 0, 3], "ticktext": _TICKS, "len": 1.0},
-        hoverongaps=False,
+    cells = picture.cells
+    largest = max((_log(cell.error) for row in cells for cell in row if cell is not None), default=0.0)
+    figure = graph.Figure(
+        graph.Heatmap(
+            z=[[None if cell is None else _log(cell.error) for cell in row] for row in cells],
+            text=[["" if cell is None else _hover(cell) for cell in row] for row in cells],
+            hovertemplate="%{text}<extra></extra>",
+            x0=0,
+            dx=picture.tokens_per_column,
+            y0=0,
+            dy=picture.samples_per_row,
+            zmin=_SMALLEST,
+            zmax=max(0.0, largest),
+            colorscale=_SCALE,
+            colorbar={"title": {"text": "error"}, "tickvals": _TICKS, "ticktext": _TICK_TEXTS, "outlinewidth": 0},
+            hoverongaps=False,
+        )
     )
-    figure = graph.Figure(heat)
-    per = f", each cell the worst of up to {picture.samples_per_row * picture.tokens_per_column:,} values"
-    binned = picture.samples_per_row * picture.tokens_per_column > 1
+    many = picture.samples_per_row * picture.tokens_per_column
     figure.update_layout(
         **_LAYOUT,
-        title_text=f"Absolute error by {'sample and token' if of_tokens else 'sample'}{per if binned else ''}",
-        xaxis_title="token of the response" if of_tokens else "sample, in index order",
-        yaxis_title="sample, in index order" if of_tokens else None,
-        height=420 if of_tokens else 170,
+        title_text=f"Absolute error by sample and token{_worst_of(many)}",
+        xaxis_title="token of the response",
+        yaxis_title="sample, in index order",
+        height=440,
     )
-    figure.update_xaxes(showgrid=False)
-    figure.update_yaxes(showgrid=False, autorange="reversed", showticklabels=of_tokens)
-    first = picture.result.first
-    if first is not None:
-        place = _place(cells, first.sample_id, first.token_offset)
-        if place is not None:
-            row, column = place
-            marker = {"symbol": "circle-open", "size": 16, "color": "black", "line": {"width": 2}}
-            x = column * (picture.tokens_per_column if of_tokens else picture.samples_per_row)
-            y = row * (picture.samples_per_row if of_tokens else 1)
-            figure.add_scatter(x=[x], y=[y], mode="markers", marker=marker, hoverinfo="skip", showlegend=False)
+    figure.update_xaxes(showgrid=False, zeroline=False)
+    figure.update_yaxes(showgrid=False, zeroline=False, autorange="reversed")
+    if picture.first is not None:
+        row, column = picture.first
+        marker = {"symbol": "circle-open", "size": 16, "color": "black", "line": {"width": 2}}
+        x, y = column * picture.tokens_per_column, row * picture.samples_per_row
+        figure.add_scatter(x=[x], y=[y], mode="markers", marker=marker, hoverinfo="skip", showlegend=False)
     return str(figure.to_json())
 
 
-_TICKS = ["≤ 1e-12", "1e-9", "1e-6", "1e-3", "1", "1e3"]
+def _by_sample(picture: Picture) -> str:
+    graph = library()
+    cells = [row[0] for row in picture.cells]
+    figure = graph.Figure(
+        graph.Bar(
+            x=[at * picture.samples_per_row for at in range(len(cells))],
+            y=[0 if cell is None else _log(cell.error) - _SMALLEST for cell in cells],
+            customdata=["" if cell is None else _hover(cell) for cell in cells],
+            hovertemplate="%{customdata}<extra></extra>",
+            marker={"color": [_color(picture, cell) for cell in cells], "line": {"width": 0}},
+        )
+    )
+    figure.update_layout(
+        **_LAYOUT,
+        title_text=f"Absolute error by sample{_worst_of(picture.samples_per_row)}",
+        xaxis_title="sample, in index order",
+        yaxis_title="error",
+        height=260,
+    )
+    ticks = [tick - _SMALLEST for tick in _TICKS]
+    figure.update_yaxes(tickvals=ticks, ticktext=_TICK_TEXTS, range=[0, max(-_SMALLEST, *_heights(cells)) + 0.5])
+    return str(figure.to_json())
+
+
+def _heights(cells: Sequence[Cell | None]) -> list[float]:
+    return [_log(cell.error) - _SMALLEST for cell in cells if cell is not None]
+
+
+def _color(picture: Picture, cell: Cell | None) -> str:
+    if cell is None:
+        return _RECORDED
+    tolerance = picture.result.tolerance
+    outside = not cell.error <= tolerance.atol + tolerance.rtol * abs(cell.expected)
+    return _WRONG if outside and picture.result.first is not None else _RECORDED
+
+
+def _worst_of(values: int) -> str:
+    return f", each the worst of up to {values:,} values" if values > 1 else ""
+
+
+_TICKS = [-12, -9, -6, -3, 0, 3]
+_TICK_TEXTS = ["1e-12", "1e-9", "1e-6", "1e-3", "1", "1e3"]
 
 
 def distribution(picture: Picture) -> str:
@@ -110,7 +152,7 @@ def distribution(picture: Picture) -> str:
         bargap=0,
         height=300,
         xaxis_title="value",
-        yaxis_title="count",
+        yaxis={"title": {"text": "count"}, "type": "log", "dtick": 1},
         legend={"orientation": "h", "x": 1, "xanchor": "right", "y": 1.14},
     )
     return str(figure.to_json())
@@ -143,7 +185,7 @@ def errors(picture: Picture) -> str:
         yaxis_title="count",
         bargap=0,
     )
-    figure.update_xaxes(range=[_SMALLEST, _LARGEST], tickvals=[-12, -9, -6, -3, 0, 3], ticktext=_TICKS)
+    figure.update_xaxes(range=[_SMALLEST, _LARGEST], tickvals=_TICKS, ticktext=_TICK_TEXTS)
     return str(figure.to_json())
 
 
@@ -157,14 +199,3 @@ def _hover(cell: Cell) -> str:
         f"{escape(visible(cell.sample_id, 60))}{token}<br>recorded {cell.expected:.9g}<br>"
         f"recomputed {cell.actual:.9g}<br>error {cell.error:.3g}"
     )
-
-
-def _place(
-    cells: tuple[tuple[Cell | None, ...], ...], sample_id: str | None, token: int | None
-) -> tuple[int, int] | None:
-    """The cell that shows a value as its worst, if one does."""
-    for row, line in enumerate(cells):
-        for column, cell in enumerate(line):
-            if cell is not None and (cell.sample_id, cell.token) == (sample_id, token):
-                return row, column
-    return None

@@ -24,7 +24,7 @@ _DRAW = """
 for (const holder of document.querySelectorAll("script[type='application/json']")) {
   const figure = JSON.parse(holder.textContent);
   Plotly.newPlot(holder.previousElementSibling, figure.data, figure.layout,
-    {responsive: true, displaylogo: false, modeBarButtonsToRemove: ["sendDataToCloud", "lasso2d", "select2d"]});
+    {responsive: true, displayModeBar: false});
 }
 """
 _STYLE = """
@@ -37,10 +37,10 @@ h3 { font-size: 14px; margin: 0 0 4px; overflow-wrap: anywhere; }
 .verdict { display: inline-block; font-weight: 600; padding: 1px 10px; border-radius: 4px; background: #eceff3; }
 .pass { color: #1c6b3a; } .diverges { color: #b3261e; } .unverified, .unsupported, .lacking { color: #8a5a00; }
 .first { border-left: 4px solid #b3261e; background: #fdf3f2; padding: 10px 16px; margin: 16px 0; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th { text-align: left; color: #5c6875; font-weight: 500; } th, td { padding: 4px 12px 4px 0; vertical-align: top;
-  border-bottom: 1px solid #e5e9ee; overflow-wrap: anywhere; }
-td.number, th.number { text-align: right; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; max-width: 100%; }
+th { text-align: left; color: #5c6875; font-weight: 500; white-space: nowrap; }
+th, td { padding: 4px 24px 4px 0; vertical-align: top; border-bottom: 1px solid #e5e9ee; }
+td.name { white-space: nowrap; } td.text { overflow-wrap: anywhere; } td.number, th.number { text-align: right; }
 .pair { display: grid; grid-template-columns: 1fr 1fr; gap: 16px; }
 @media (max-width: 760px) { .pair { grid-template-columns: 1fr; } }
 """
@@ -120,7 +120,7 @@ def _first(first: Divergence, ranks: int, title: str) -> str:
         ("absolute error", f"{point.abs_error:.3g}"),
         ("diverging", counted if first.diverging_samples else "a scalar of the whole step"),
     ]
-    rows = "".join(f"<tr><th>{name}</th><td>{escape(value)}</td></tr>" for name, value in place)
+    rows = "".join(f"<tr><th>{name}</th><td class='text'>{escape(value)}</td></tr>" for name, value in place)
     reason = f"<p>{_text(first.reason, 2_000)}</p>" if first.reason else ""
     return f"<div class='first'><h3>{title}</h3><table>{rows}</table>{reason}</div>\n"
 
@@ -133,8 +133,9 @@ def _stages(rank: RankResult) -> str:
         shown = f"{diverging:,}" if stage.outcome is Outcome.DIVERGES else ""
         css = stage.outcome.replace(" ", "-")
         rows.append(
-            f"<tr><td>{stage.stage}</td><td class='{css}'>{stage.outcome}</td><td class='number'>{compared}</td>"
-            f"<td class='number'>{shown}</td><td>{_text(stage.reason, 2_000)}</td></tr>"
+            f"<tr><td class='name'>{stage.stage}</td><td class='name {css}'>{stage.outcome}</td>"
+            f"<td class='number'>{compared}</td><td class='number'>{shown}</td>"
+            f"<td class='text'>{_text(stage.reason, 2_000)}</td></tr>"
         )
     head = "<th>stage</th><th>outcome</th><th class='number'>compared</th><th class='number'>diverging</th><th></th>"
     return f"<table><tr>{head}</tr>{''.join(rows)}</table>\n"
@@ -151,7 +152,7 @@ def _scalars(pictures: Sequence[Picture]) -> Iterator[str]:
         rank = f" (rank {picture.rank})" if ranked else ""
         css, word = ("diverges", "diverges") if picture.result.first is not None else ("pass", "agrees")
         rows.append(
-            f"<tr><td>{picture.result.field}{rank}</td><td class='number'>{found.expected:.9g}</td>"
+            f"<tr><td class='name'>{picture.result.field}{rank}</td><td class='number'>{found.expected:.9g}</td>"
             f"<td class='number'>{found.actual:.9g}</td><td class='number'>{found.error:.3g}</td>"
             f"<td class='{css}'>{word}</td></tr>"
         )
@@ -167,14 +168,16 @@ def _figures(picture: Picture, ranks: int) -> Iterator[str]:
     found = f"{plural(result.values, 'value')} compared with {tolerance}; "
     if result.first is None:
         rounded = f", {result.rounded_values:,} of them within a float32 trainer's rounding"
-        found += f"all agree{rounded if result.rounded_values else ''}"
+        found += f"all agree{rounded if result.rounded_values else ''}{'' if picture.differs else ' exactly'}"
     else:
         samples = f" in {plural(result.diverging_samples, 'sample')}" if result.unit is Unit.TOKEN else ""
         found += f"<span class='diverges'>{result.diverging_values:,} diverge{samples}</span>"
-    yield f"<p>{found}.</p>\n{_figure(error_map(picture))}"
+    yield f"<p>{found}.</p>\n"
+    if picture.differs:
+        yield _figure(error_map(picture))
     if picture.values is not None:
-        pair = (f"<div>{_figure(figure)}</div>" for figure in (distribution(picture), errors(picture)))
-        yield f"<div class='pair'>{''.join(pair)}</div>"
+        pair = (distribution(picture), *((errors(picture),) if picture.differs else ()))
+        yield f"<div class='pair'>{''.join(f'<div>{_figure(figure)}</div>' for figure in pair)}</div>"
 
 
 def _figure(content: str) -> str:

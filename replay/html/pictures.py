@@ -43,7 +43,8 @@ class Histogram:
 @dataclass(frozen=True, slots=True)
 class Picture:
     """One field. `cells` are rows of samples by columns of tokens, None where no token lies; empty for a scalar, whose
-    values are `single`. A row stands for `samples_per_row` samples, a column for `tokens_per_column` tokens."""
+    values are `single`. A row stands for `samples_per_row` samples, a column for `tokens_per_column` tokens; `first` is
+    the row and column in which the first diverging value lies, which need not be the worst there."""
 
     rank: int
     stage: StageId
@@ -54,7 +55,13 @@ class Picture:
     values: Histogram | None
     errors: Floats
     exact: int
+    first: tuple[int, int] | None = None
     single: Cell | None = None
+
+    @property
+    def differs(self) -> bool:
+        """Whether there is any error to draw."""
+        return self.exact < self.result.values
 
 
 @dataclass(slots=True)
@@ -89,8 +96,16 @@ def picture_of(compared: Compared) -> Picture:
         values=_histogram(compared.expected, compared.actual) if error.size > 1 else None,
         errors=_sample(np.log10(finite)),
         exact=int((error == 0).sum()),
+        first=_first(compared, per_row, per_column),
         single=single,
     )
+
+
+def _first(compared: Compared, per_row: int, per_column: int) -> tuple[int, int] | None:
+    first = compared.result.first
+    if first is None or first.sample_id is None:
+        return None
+    return compared.sample_ids.index(first.sample_id) // per_row, (first.token_offset or 0) // per_column
 
 
 def _map(compared: Compared, error: Floats) -> tuple[Cells, int, int]:
