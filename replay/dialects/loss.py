@@ -11,13 +11,15 @@ from rollbook.replay.kernels.masked import hide, masked_mean
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The numbers of a loss that a run chooses: clip range, dual clip, SAPO's temperatures."""
+    """The numbers of a loss that a run chooses: clip range, dual clip, SAPO's temperatures, the
+    largest ratio at all."""
 
     low: float = 0.2
     high: float = 0.2
     dual: float | None = None
     positive: float = 1.0
     negative: float = 1.05
+    most: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def policy_loss(given: Policies, rule: LossRule, bounds: Bounds, totals: Totals 
     dual = bounds.dual if rule.dual else None
     clipped, dual_clipped = none, none
     if rule.surrogate is Surrogate.PPO:
-        losses = surrogate.ppo(ratios, advantages, low=bounds.low, high=bounds.high, dual=dual)
+        losses = surrogate.ppo(ratios, advantages, low=bounds.low, high=bounds.high, dual=dual, most=bounds.most)
         clipped = surrogate.is_clipped(ratios, advantages, low=bounds.low, high=bounds.high)
         if dual is not None:
             dual_clipped = surrogate.is_dual_clipped(ratios, advantages, low=bounds.low, high=bounds.high, dual=dual)

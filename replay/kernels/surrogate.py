@@ -31,10 +31,22 @@ def through_tokens(sequence: Array, log_probs: Array) -> Array:
     return log_probs - constant(log_probs) + constant(sequence)
 
 
-def ppo(ratio: Array, advantages: Array, *, low: float, high: float, dual: float | None = None) -> Array:
-    """max(-r A, -clamp(r, 1 - low, 1 + high) A), and where A < 0 at most -dual A."""
+def ppo(
+    ratio: Array,
+    advantages: Array,
+    *,
+    low: float,
+    high: float,
+    dual: float | None = None,
+    most: float | None = None,
+) -> Array:
+    """max(-r A, -clamp(r, 1 - low, 1 + high) A), and where A < 0 at most -dual A.
+
+    `most`: the first of the two ratios is held below it (two-sided clipping, INTELLECT-2, arXiv:2505.07291, eq. 2).
+    """
     xp = namespace(ratio, advantages)
-    losses = xp.maximum(-ratio * advantages, -xp.clip(ratio, 1 - low, 1 + high) * advantages)
+    held = ratio if most is None else xp.clip(ratio, None, most)
+    losses = xp.maximum(-held * advantages, -xp.clip(ratio, 1 - low, 1 + high) * advantages)
     if dual is None:
         return losses
     return xp.where(advantages < 0, xp.minimum(losses, -dual * advantages), losses)

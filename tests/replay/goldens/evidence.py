@@ -229,6 +229,7 @@ def _trl_loss(case: Case) -> LossGiven | None:
         high=params["epsilon_high"],
         positive=params["sapo_temperature_pos"],
         negative=params["sapo_temperature_neg"],
+        most=params["delta"],
     )
     totals = Totals(length=params["max_completion_length"], ranks=1 / params["accumulated"])
     if params["loss_type"] in ("dapo", "cispo"):

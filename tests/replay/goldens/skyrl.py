@@ -178,10 +178,10 @@ _LOGGED = {
     f"metrics.{name}": "figures that SkyRL logs about sampler and trainer, no part of a loss"
     for name in ("is_ratio_", "tis_", "geo_sequence_", "product_sequence_", "outlier_", "token_mask_")
 }
+_CISPO = {"metrics.cispo/": "figures that SkyRL logs, no part of a loss"}
 IGNORED: dict[str, dict[str, str]] = {
-    "policy_loss.regular": _LOGGED,
-    "policy_loss.gspo": _LOGGED,
-    "policy_loss.cispo": {"metrics.cispo/": "figures that SkyRL logs, no part of a loss"},
+    **{f"policy_loss.{name}": _LOGGED for name in ("regular", "dual_clip", "gspo", "sapo")},
+    "policy_loss.cispo": {**_LOGGED, **_CISPO},
 }
 """Outputs that are not recomputed, by function, and why."""
 

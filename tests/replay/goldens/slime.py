@@ -36,15 +36,18 @@ def weighted_kl(case: Case, log_probs: Array, reference: Array, ratio: Array | N
     return estimate_of
 
 
+_NORMALIZED = ("grpo", "gspo", "cispo", "reinforce_plus_plus_baseline")
+
+
 def post_process_rewards(case: Case) -> Outputs:
     raw = case.inputs["raw_rewards"]
     xp = namespace(raw)
     name, size = case.params["advantage_estimator"], case.params["n_samples_per_prompt"]
-    if name == "reinforce_plus_plus":
+    if name not in _NORMALIZED or not case.params["rewards_normalization"]:
         return {"rewards": raw}
     whole = size * case.params["rollout_batch_size"] == raw.shape[0]
     groups = xp.arange(raw.shape[0]) // (size if whole else raw.shape[0])
-    divided = name == "grpo" and case.params["grpo_std_normalization"]
+    divided = name != "reinforce_plus_plus_baseline" and case.params["grpo_std_normalization"]
     rule = slime.REWARDS if divided else slime.CENTRED_REWARDS
     return {"rewards": normalize(raw, groups, rule), "allowed": cancellation(raw, groups, divided)}
 
@@ -71,7 +74,7 @@ def advantages(case: Case) -> Outputs:
     nothing = xp.zeros_like(estimate_of)
     penalty = xp.where(there, -coefficient * estimate_of, nothing)
     rule, tokens = RULES[name], penalty
-    if name == "grpo":
+    if name in ("grpo", "gspo", "cispo"):
         advantage, returns = repeated, repeated
     elif name == "reinforce_plus_plus_baseline":
         advantage = repeated + penalty
@@ -92,7 +95,7 @@ def advantages(case: Case) -> Outputs:
 
 
 RULES: dict[str, AdvantageRule] = {
-    "grpo": slime.REPEAT,
+    **dict.fromkeys(("grpo", "gspo", "cispo"), slime.REPEAT),
     "reinforce_plus_plus_baseline": slime.REPEAT,
     "reinforce_plus_plus": slime.RETURNS,
     "ppo": slime.GAE,
@@ -110,7 +113,7 @@ def policy(case: Case) -> Outputs:
     }
     old = cut["rollout_log_probs"] if params["use_rollout_logprobs"] else cut["old_log_probs"]
     sampled = cut["log_probs"] if params["use_rollout_logprobs"] else old
-    rule = LOSSES[params["advantage_estimator"]]
+    rule = LOSSES.get(params["advantage_estimator"], slime.PPO)
     if params["calculate_per_token_loss"]:
         rule = replace(rule, aggregation=slime.SUM)
     bounds = Bounds(low=params["eps_clip"], high=params["eps_clip_high"], dual=params["eps_clip_c"])

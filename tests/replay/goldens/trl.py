@@ -10,7 +10,7 @@ from rollbook.replay.dialects.loss import Bounds, Policies, policy_loss
 from rollbook.replay.dialects.rules import AdvantageRule, Level, LossRule
 from rollbook.replay.kernels.aggregate import Totals, aggregate
 from rollbook.replay.kernels.array import Array, namespace
-from rollbook.replay.kernels.correction import Reach, Weighting, importance_weights, log_weights
+from rollbook.replay.kernels.correction import Outside, Reach, Weighting, gather, importance_weights
 from rollbook.replay.kernels.kl import approximate_kl
 from rollbook.tests.replay.goldens.case import Adapter, Case, Outputs
 from rollbook.tests.replay.goldens.compare import cancellation
@@ -28,7 +28,7 @@ def cases(document: Raw) -> Iterator[dict[str, Any]]:
         common = {"id": f"trl/{document['id']}/generation/{at}", "params": params}
         inputs = {name: generation[name] for name in ("rewards_per_func", "reward_weights", "group_index")}
         outputs = {"advantages": generation["advantages"]}
-        yield {**common, "function": "advantages", "inputs": inputs, "outputs": outputs}
+        yield {**common, "function": _advantages(params), "inputs": inputs, "outputs": outputs}
         if generation["importance_sampling_ratio"] is not None:
             inputs = {
                 "old": generation["old_per_token_logps"],
@@ -39,6 +39,19 @@ def cases(document: Raw) -> Iterator[dict[str, Any]]:
             yield {**common, "function": "importance_sampling_ratio", "inputs": inputs, "outputs": outputs}
     for step in document["micro_steps"]:
         yield _micro_step(document, step, params)
+
+
+def _advantages(params: Raw) -> str:
+    return "advantages" if params["multi_objective_aggregation"] == "sum_then_normalize" else "advantages, gdpo"
+
+
+def _loss(params: Raw) -> str:
+    """The function's name, with what changes it beyond a policy loss."""
+    if params["top_entropy_quantile"] < 1 or params["entropy_coef"] or params["use_adaptive_entropy"]:
+        return "compute_loss, entropy"
+    if params["off_policy_mask_threshold"] is not None:
+        return "compute_loss, off-policy mask"
+    return f"compute_loss.{params['loss_type']}"
 
 
 def _mask(generation: Raw) -> list[list[int]]:
@@ -64,7 +77,7 @@ def _micro_step(document: Raw, step: Raw, params: Raw) -> dict[str, Any]:
     }
     return {
         "id": f"trl/{document['id']}/micro_step/{step['micro_step']}",
-        "function": f"compute_loss.{params['loss_type']}",
+        "function": _loss(params),
         "params": {
             **params,
             "num_items_in_batch": generation["num_items_in_batch"],
@@ -95,14 +108,20 @@ def advantages(case: Case) -> Outputs:
 
 
 def importance_sampling_ratio(case: Case) -> Outputs:
+    """Of tokens, or as a column of rows; a token whose sampler gave no number is not corrected."""
     mask = case.inputs["mask"] != 0
-    logs = log_weights(case.inputs["old"], case.inputs["sampler"], mask, Reach.TOKEN)
+    logs = case.inputs["old"] - case.inputs["sampler"]
     xp = namespace(logs)
-    # A token whose sampler gave no number is not corrected.
-    logs = xp.where(xp.isnan(logs), xp.zeros_like(logs), logs)
+    of, what = case.params["vllm_importance_sampling_mode"].split("_")
+    known = xp.where(xp.isnan(logs), xp.zeros_like(logs), logs)
     prefix = "vllm_importance_sampling_clip"
-    rule = Weighting(least=case.params[f"{prefix}_min"], most=case.params[f"{prefix}_max"])
-    return {"importance_sampling_ratio": importance_weights(logs, rule)}
+    rule = Weighting(
+        least=case.params[f"{prefix}_min"],
+        most=case.params[f"{prefix}_max"],
+        outside=Outside.ZERO if what == "mask" else Outside.TRUNCATE,
+    )
+    found = importance_weights(gather(known, mask, Reach.SEQ_SUM if of == "sequence" else Reach.TOKEN), rule)
+    return {"importance_sampling_ratio": found[:, :1] if of == "sequence" else found}
 
 
 LOSSES: dict[str, LossRule] = {
@@ -129,6 +148,7 @@ def compute_loss(case: Case) -> Outputs:
         high=params["epsilon_high"],
         positive=params["sapo_temperature_pos"],
         negative=params["sapo_temperature_neg"],
+        most=params["delta"],
     )
     spread = xp.broadcast_to(found["advantages"][:, None], new.shape)
     loss = policy_loss(Policies(new, old, spread, mask, weights=found.get("weights")), rule, bounds)
@@ -189,6 +209,9 @@ ADAPTERS: dict[str, Adapter] = {
 UNSUPPORTED: dict[str, str] = {
     "staleness_drop": "a queue's decision, which the ledger's rules take, not replay",
     "compute_loss.vespo": "a policy loss that format 1.1.0 does not name",
+    "compute_loss, entropy": "chooses or rewards tokens by entropy, which format 1.1.0 does not name",
+    "compute_loss, off-policy mask": "a rejection by advantage and KL that format 1.1.0 does not name",
+    "advantages, gdpo": "an estimator that format 1.1.0 does not name",
 }
 IGNORED: dict[str, dict[str, str]] = {
     "score_group": {"model_version": "labels of the rows, no numbers", "group_id": "labels of the rows, no numbers"},
