@@ -115,7 +115,12 @@ def _rights() -> Iterator[Right]:
     role, compared = Role.PROCESSOR, Operation.DESCRIBE_CONFIGS
     yield from topics(role, (read, write, compared), "folds the log; its lease clerk writes there", Topic.LIFECYCLE)
     yield from topics(role, (read, write, compared), "keeps the state, and restores from it", Topic.LEDGER)
-    yield from topics(role, (write, compared), "decides", Topic.DECISIONS, Topic.FRESHNESS, Topic.DEAD_LETTERS)
+    yield from topics(
+        role,
+        (read, write, compared),
+        "decides; looks whether what it wrote is to be seen, and whose transaction is open",
+        *(Topic.DECISIONS, Topic.FRESHNESS, Topic.DEAD_LETTERS),
+    )
     yield from topics(
         role, (Operation.DESCRIBE, compared), "compares all topics with their table when it starts", Topic.PAYLOADS
     )

@@ -74,7 +74,9 @@ class DeadLetters:
         bounds = self.bounds() if start is None or end is None else Bounds(start, end)
         first, last = bounds.first if start is None else start, bounds.end if end is None else end
         if first < last:
-            yield from filter(asked.fits, map(_letter, self._log.read(self._topic, 0, first, last)))
+            stored = self._log.read(self._topic, 0, first, last)
+            letters = (_letter(one) for one in stored if one.value is not None)  # none: written for its marker only
+            yield from filter(asked.fits, letters)
 
     def last(self, asked: Asked, limit: int, end: int | None = None) -> list[Letter]:
         """The last of those that are asked for, read from the end backwards."""

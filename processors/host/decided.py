@@ -1,29 +1,50 @@
-"""How far a partition is decided, as its decisions say: they vouch for the ledger where the group's offset does not."""
+"""How far a partition is decided, as its topics say: ledger and decisions vouch for each other, the group for none."""
 
-from confluent_kafka import TopicPartition
+from collections.abc import Callable
+
+from confluent_kafka import Message, TopicPartition
 
 from rollbook.processors.host.clock import Clock
 from rollbook.processors.host.kafka import Kafka
-from rollbook.processors.host.reading import ends_of, records
+from rollbook.processors.host.reading import Place, ends_of, records
+from rollbook.processors.ledger.keys import decode_position, position_key
 from rollbook.schemas.codec import decode_as
 from rollbook.schemas.records.decision import Decision
+from rollbook.schemas.records.ledger import Position
 
 _FIRST_LOOK = 100
 
 
-def first_undecided(kafka: Kafka, clock: Clock, topic: str, partition: int) -> int:
+def first_undecided(kafka: Kafka, clock: Clock, decisions: str, partition: int) -> int:
     """The first lifecycle offset without a committed decision that can be read."""
-    [(end, _)] = ends_of(kafka, clock, [(topic, partition)])
+    last = _last(kafka, clock, (decisions, partition), lambda record: True)
+    return 0 if last is None else decode_as(Decision, last).source.offset + 1
+
+
+def last_position(
+    kafka: Kafka, clock: Clock, ledger: str, partition: int, *, committed: bool = True
+) -> Position | None:
+    """The partition's `Position`, as far as what is committed can be read; or whatever was written last."""
+    key = position_key(partition)
+    last = _last(kafka, clock, (ledger, partition), lambda record: record.key() == key, committed=committed)
+    return None if last is None else decode_position(last)
+
+
+def _last(
+    kafka: Kafka, clock: Clock, place: Place, wanted: Callable[[Message], bool], *, committed: bool = True
+) -> bytes | None:
+    """The last value that is wanted, looked for from the end backwards."""
+    [(stable, real)] = ends_of(kafka, clock, [place])
+    end = stable if committed else real
     look = _FIRST_LOOK
     while True:
-        start = TopicPartition(topic, partition, max(0, end - look))
+        start = max(0, end - look)
         last: bytes | None = None
-        for record in records(kafka, clock, start, end, committed=True):
+        for record in records(kafka, clock, TopicPartition(*place, start), end, committed=committed):
             value = record.value()
             assert not isinstance(value, str), "values are bytes"
-            last = value or last
-        if last is not None:
-            return decode_as(Decision, last).source.offset + 1
-        if start.offset <= 0:
-            return 0
-        look *= 10  # so far there were only markers and what was aborted
+            if value is not None and wanted(record):
+                last = value
+        if last is not None or start <= 0:
+            return last
+        look *= 10  # so far there were only markers, other rows, and what was aborted

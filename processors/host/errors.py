@@ -46,6 +46,10 @@ class HostStopped(EnvironmentFault):
     """The host cannot go on; the message names the place and the remedy."""
 
 
+class PartitionUnusable(HostStopped):
+    """One partition cannot be opened, by whomever; the others can."""
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """Errors about which the same is done. The actions of a transaction come by flag, the last one is without any."""

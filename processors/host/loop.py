@@ -1,34 +1,37 @@
 """The loop: consume what is there, fold it, and write decisions, ledger and offsets in one transaction."""
 
-import hashlib
 import logging
 import threading
 from collections import deque
 from collections.abc import Iterable
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaException, Message, TopicPartition
 
 from rollbook.infra.settings import Settings, Topic
-from rollbook.processors.freshness import snapshot
 from rollbook.processors.host import watch
 from rollbook.processors.host.batch import MAX_RECORDS, Batch, Failure, fold_batch
 from rollbook.processors.host.clerk import LeaseClerk
 from rollbook.processors.host.clients import retried
 from rollbook.processors.host.clock import Clock, SystemClock
-from rollbook.processors.host.errors import Action, Fenced, HostStopped, action_for, consuming, remedy
+from rollbook.processors.host.errors import (
+    Action,
+    Fenced,
+    HostStopped,
+    PartitionUnusable,
+    action_for,
+    consuming,
+    remedy,
+)
 from rollbook.processors.host.kafka import Cluster, Kafka
 from rollbook.processors.host.logs import at, fault
 from rollbook.processors.host.membership import Introduction
 from rollbook.processors.host.poison import Poison, PoisonLimits
-from rollbook.processors.host.restore import REQUEST_TIMEOUT_S, Opening, Stopped
+from rollbook.processors.host.restore import REQUEST_TIMEOUT_S, Opening
 from rollbook.processors.host.seeking import read_on
-from rollbook.processors.host.takeover import Takeover
+from rollbook.processors.host.takeover import Stopped, Takeover
 from rollbook.processors.host.transaction import OutcomeUnknown, Transactions
+from rollbook.processors.host.writing import write
 from rollbook.processors.ledger.fold import Ledger
-from rollbook.processors.ledger.keys import position_key
-from rollbook.schemas.codec import encode
-from rollbook.schemas.records.decision import DeadLetter
-from rollbook.schemas.records.ledger import Position
 
 logger = logging.getLogger("rollbook.processor")
 
@@ -69,7 +72,9 @@ class Host:
         self._ledgers: dict[int, Ledger] = {}
         self._next: dict[int, int] = {}  # first offset that no committed transaction contains
         self._taken: dict[int, int] = {}  # last offset put among the waiting
-        self._stopped: dict[int, Failure] = {}  # partitions with a record that this version cannot fold
+        self._stopped: dict[
+            int, BaseException
+        ] = {}  # partitions that cannot be opened, or have a record that cannot be folded
         self._waiting: deque[Message] = deque()
         self._failure: BaseException | None = None
         self._clerk = LeaseClerk(settings, self._kafka, self._clock, self._name)
@@ -77,8 +82,10 @@ class Host:
         self._poison = Poison(limits, self._lifecycle)
         self._distrusted = False
         self._failures = 0  # since a transaction stood
-        self._looked = self._committed = 0.0
-        self._unseen: set[int] = set()  # partitions with a commit that nobody looked at since
+        self._looked = 0.0
+        self._unseen: dict[
+            int, float
+        ] = {}  # partitions with commits that nobody looked at since, and when the last was
         self.decided = 0
 
     def run(self, stop: threading.Event) -> None:
@@ -127,13 +134,36 @@ class Host:
     # ---- 2. and 5.: partitions come and go; both callbacks run inside poll and consume, never inside a transaction
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        started: list[TopicPartition] = []
         try:
-            started = [self._open(consumer, source.partition) for source in partitions]
+            started = [self._open_or_stop(consumer, source.partition) for source in partitions]
         except Exception as error:  # a callback must not raise into librdkafka: the loop raises it instead
             self._failure = error
-            started = []
         consumer.incremental_assign(started)
-        self._watched.tell(watch.Assigned(tuple(source.partition for source in started)))
+        opened = tuple(source.partition for source in started if source.partition in self._ledgers)
+        self._watched.tell(watch.Assigned(opened))
+        try:
+            self._rest(consumer)
+        except Exception as error:
+            self._failure = self._failure or error
+
+    def _open_or_stop(self, consumer: Consumer, partition: int) -> TopicPartition:
+        """Where to read on; a partition that cannot be opened stops, and no other."""
+        try:
+            return self._open(consumer, partition)
+        except PartitionUnusable as error:
+            self._ledgers.pop(partition, None)
+            self._stopped[partition] = error
+            logger.error("%s; the other partitions go on", error, extra=at(partition))
+            self._watched.tell(watch.PartitionStopped(partition, self._next.get(partition, 0)))
+            return TopicPartition(self._lifecycle, partition, OFFSET_END)
+
+    def _rest(self, consumer: Consumer) -> None:
+        """Nothing is read of what is stopped; an instance that has nothing else ends."""
+        if self._stopped and not self._ledgers:
+            raise next(iter(self._stopped.values()))
+        if self._stopped:
+            consumer.pause([TopicPartition(self._lifecycle, partition) for partition in self._stopped])
 
     def _open(self, consumer: Consumer, partition: int) -> TopicPartition:
         began = self._clock.monotonic()
@@ -228,12 +258,13 @@ class Host:
                 self._clerk.look(partition, ledger)
 
     def _look_at_commits(self) -> None:
-        """Once nothing more comes: whether the last commits can be seen."""
-        if self._unseen and not self._waiting and self._clock.monotonic() - self._committed > COMMIT_LOOK_S:
-            hangs = self._hangs(self._unseen & self._ledgers.keys())
-            self._unseen.clear()
-            if hangs:
-                self._start_over()
+        """Of each partition once nothing more comes: whether the last commit can be seen."""
+        long_ago = self._clock.monotonic() - COMMIT_LOOK_S
+        quiet = [partition for partition, since in self._unseen.items() if since < long_ago]
+        for partition in quiet:
+            del self._unseen[partition]
+        if not self._stand(self._ledgers.keys() & quiet):
+            self._start_over()
 
     def _process(self) -> None:
         batch = fold_batch(self._waiting, self._ledgers, self._clock)
@@ -260,7 +291,7 @@ class Host:
             self._watched.tell(watch.Began(long))
             self._transactions.allow(long=long)
             self._transactions.begin()
-            self._write(batch, changes)
+            write(self._transactions, self._settings, self._ledgers, batch, changes)
             # 3c. No transaction without offsets: they are what a group-fenced instance is refused by.
             offsets = [TopicPartition(self._lifecycle, p, o) for p, o in sorted(batch.next_offsets.items())]
             self._transactions.send_offsets(offsets, metadata)
@@ -271,63 +302,19 @@ class Host:
             return False
         # 3e. Only now does the batch stand.
         self._failures = 0
-        self._committed = self._clock.monotonic()
-        self._unseen.update(batch.next_offsets)
+        self._unseen.update(dict.fromkeys(batch.next_offsets, self._clock.monotonic()))
         for partition, next_offset in batch.next_offsets.items():
             self._ledgers[partition].journal.keep()
             self._next[partition] = next_offset
         return True
-
-    def _write(self, batch: Batch, changes: dict[int, list[tuple[bytes, bytes | None]]]) -> None:
-        decisions, ledger = self._settings.topic(Topic.DECISIONS), self._settings.topic(Topic.LEDGER)
-        # Position first of all: whoever waits for this transaction to end learns from it whose it is.
-        for partition, next_offset in batch.next_offsets.items():
-            position = Position(next_offset=next_offset, transactional_id=self._name)
-            self._transactions.produce(ledger, partition, position_key(partition), encode(position))
-        for message, folded in batch.folded:
-            partition = folded.decision.source.partition
-            key = folded.decision.run_id.encode()
-            self._transactions.produce(decisions, partition, key, folded.encoded, timestamp=message.timestamp()[1])
-            if folded.undecodable is not None:
-                self._dead_letter(message, folded.undecodable)
-        for partition, changed in changes.items():
-            for key, value in changed:
-                self._transactions.produce(ledger, partition, key, value)
-        self._write_freshness(batch)
-
-    def _write_freshness(self, batch: Batch) -> None:
-        """A snapshot of each run in the batch, also while others wait: it may be the last batch with that run in it."""
-        touched = {(folded.decision.source.partition, folded.decision.run_id): None for _, folded in batch.folded}
-        for partition, run_id in touched:
-            run = self._ledgers[partition].run(run_id)
-            if run.head.config_version:
-                topic = self._settings.topic(Topic.FRESHNESS)
-                self._transactions.produce(topic, partition, run_id.encode(), encode(snapshot(run)))
-
-    def _dead_letter(self, message: Message, error: str) -> None:
-        value = message.value() or b""
-        partition, offset = message.partition(), message.offset()
-        assert partition is not None, "a consumed record has a partition"
-        assert offset is not None, "a consumed record has an offset"
-        letter = DeadLetter(
-            topic=self._lifecycle,
-            partition=partition,
-            offset=offset,
-            size=len(value),
-            sha256=hashlib.sha256(value).hexdigest(),
-            error=error,
-        )
-        self._transactions.produce(
-            self._settings.topic(Topic.DEAD_LETTERS), 0, f"{partition}:{offset}".encode(), encode(letter)
-        )
 
     # ---- 4., 6. and 7.: what an error means
 
     def _recover(self, error: KafkaException | OutcomeUnknown) -> None:
         action = Action.UNKNOWN_OUTCOME if isinstance(error, OutcomeUnknown) else action_for(error.args[0])
         logger.warning("transaction failed (%s): %s", action.value, error)
-        if action is Action.STOP_FENCED:
-            self._stop_if_fenced()
+        if action is Action.STOP_FENCED and not self._transactions.overdue:
+            raise self._fenced()  # by a newer process, and not by the broker because the transaction took too long
         if action is Action.STOP:
             raise HostStopped(f"transaction of {self._name}: {error}: {remedy(error.args[0])}")
         self._failures += 1
@@ -342,29 +329,32 @@ class Host:
             except (KafkaException, OutcomeUnknown) as again:
                 logger.warning("abort failed too: %s", again)
             else:
-                if not self._hangs(p for p, ledger in self._ledgers.items() if ledger.journal.mark()):
+                touched = {p for p, ledger in self._ledgers.items() if ledger.journal.mark()}
+                if self._stand(touched | self._unseen.keys() & self._ledgers.keys()):
+                    self._unseen.clear()
                     self._rewind()
                     return
         # 7. A time-out leaves the outcome unknown: nothing in memory can be trusted.
         self._start_over()
 
-    def _stop_if_fenced(self) -> None:
-        """A producer is fenced by a newer process, or by the broker when its transaction took too long. A newer process
-        fences the group's member too, which the consumer tells with a heartbeat's answer: to go on before that would
-        fence the newer one."""
-        if not self._transactions.overdue:
-            raise self._fenced()
+    def _hear_the_group(self) -> None:
+        """Before an id is taken back that may have been lost long ago: a newer process of the name fences the group's
+        member too, which the consumer tells with a heartbeat's answer. To go on before that would fence the newer
+        one."""
         heard = self._clock.monotonic() + self._session_timeout_ms / 1000 / 2
         while self._clock.monotonic() < heard and not self._stop.is_set():
             message = self._consumer.poll(0.1)
             if message is not None:  # what it brings is read again
                 self._take(message)
 
-    def _hangs(self, partitions: Iterable[int]) -> bool:
-        """Whether a broker lost a marker of a transaction that ended: what it committed is not to be seen until the
-        next one, and what it aborted would be seen then."""
-        return any(
-            Takeover(self._settings, self._kafka, self._clock, self._transactions, partition).hangs()
+    def _stand(self, partitions: Iterable[int]) -> bool:
+        """Whether the partitions stand in their topics where they stand here. A broker may lose markers: what was
+        committed is not seen then until the next commit, an abort would take it back, and what was aborted would be
+        seen with the next commit."""
+        return all(
+            Takeover(
+                self._settings, self._kafka, self._clock, self._transactions, partition, self._asked_to_stop
+            ).stands_at(self._next[partition])
             for partition in sorted(partitions)
         )
 
@@ -379,10 +369,15 @@ class Host:
     def _start_over(self) -> None:
         """7. Another producer of the same id settles the transaction; then each partition is restored in full."""
         self._watched.tell(watch.OutcomeLost())
+        if self._transactions.overdue:
+            self._hear_the_group()
         self._transactions.start_over()
         self._forget_waiting()
+        self._consumer.resume([TopicPartition(self._lifecycle, partition) for partition in self._stopped])
+        self._stopped.clear()  # what stopped may stand before its record now, and comes to it again
         for partition in sorted(self._ledgers):
-            self._open(self._consumer, partition)
+            self._open_or_stop(self._consumer, partition)
+        self._rest(self._consumer)
         self._seek()
 
     def _forget_waiting(self) -> None:
@@ -398,13 +393,13 @@ class Host:
     def _fenced(self) -> Fenced:
         self._watched.tell(watch.FencedOff())
         return Fenced(
-            f"processor {self._name} was fenced: a newer process of this name runs; leave it running, or give this one "
-            "another --name"
+            f"processor {self._name} was fenced: a newer process of this name runs (leave it running, or give this one "
+            "another --name), or another processor took over a partition of this one, which was silent (start it again)"
         )
 
     def _stop_partition(self, failure: Failure) -> None:
         """6. A record that this version cannot fold stops its partition, and no other."""
-        self._stopped[failure.partition] = failure
+        self._stopped[failure.partition] = failure.error
         self._waiting = deque(message for message in self._waiting if message.partition() != failure.partition)
         where = f"{self._lifecycle}:{failure.partition} offset {failure.offset}"
         problem = (

@@ -7,7 +7,7 @@ from confluent_kafka import Message, TopicPartition
 
 from rollbook.processors.host.clients import retried
 from rollbook.processors.host.clock import Clock
-from rollbook.processors.host.errors import HostStopped
+from rollbook.processors.host.errors import Action, HostStopped, consuming, remedy
 from rollbook.processors.host.kafka import Kafka
 
 Place: TypeAlias = tuple[str, int]
@@ -41,7 +41,12 @@ def records(kafka: Kafka, clock: Clock, start: TopicPartition, end: int, *, comm
         reader.assign([start])
         at, since = max(0, int(start.offset)), clock.monotonic()
         while at < end:
-            yield from (message for message in reader.consume(5_000, 0.05) if message.error() is None)
+            for message in reader.consume(5_000, 0.05):
+                error = message.error()
+                if error is None:
+                    yield message
+                elif consuming(error) is Action.STOP:
+                    raise HostStopped(f"reading {start.topic}:{start.partition}: {error.str()}: {remedy(error)}")
             now, position = clock.monotonic(), max(0, int(reader.position([start])[0].offset))
             if position > at:
                 at, since = position, now

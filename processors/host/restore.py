@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.host.clients import retried
 from rollbook.processors.host.clock import Clock
 from rollbook.processors.host.decided import first_undecided
-from rollbook.processors.host.errors import HostStopped
+from rollbook.processors.host.errors import HostStopped, PartitionUnusable
 from rollbook.processors.host.kafka import Kafka
 from rollbook.processors.host.logs import at
 from rollbook.processors.host.reading import ends_of, key_and_value
-from rollbook.processors.host.takeover import GIVE_UP_AFTER_S, Takeover
+from rollbook.processors.host.takeover import GIVE_UP_AFTER_S, Stopped, Takeover
 from rollbook.processors.host.transaction import Transactions
 from rollbook.processors.ledger.fold import Ledger
 from rollbook.processors.ledger.rebuild import Rebuild
@@ -29,6 +29,10 @@ logger = logging.getLogger("rollbook.processor")
 
 REQUEST_TIMEOUT_S = 5.0
 ASK_TIMEOUT_S = 2.0
+HELD = (KafkaError._TIMED_OUT, KafkaError.UNSTABLE_OFFSET_COMMIT)
+"""Of a group's offset: librdkafka asks again while it is unstable, until the time is over."""
+
+NEVER = OFFSET_INVALID
 STUCK_AFTER_S = 1.0
 
 
@@ -53,10 +57,6 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-class Stopped(Exception):
-    """The process was asked to end in the middle of a restore."""
-
-
 class Opening:
     """Opens one partition for a processor instance."""
 
@@ -77,45 +77,43 @@ class Opening:
         self._topic_partitions = topic_partitions
         self._stopping = stopping
         self._source = TopicPartition(settings.topic(Topic.LIFECYCLE), partition)
-        self._takeover = Takeover(settings, kafka, clock, own, partition)
+        self._takeover = Takeover(settings, kafka, clock, own, partition, stopping)
 
     def open(self, group: Consumer) -> Restored:
-        """The restored partition. Where group offset and ledger disagree, both are read once more: a predecessor's
-        transaction may have ended in between. Then the decisions say who is right: where they agree with the ledger,
-        the group is wrong (somebody reset its offset, or a broker died within a transaction), and the next transaction
-        mends it."""
+        """The restored partition. Ledger and decisions must agree; where the group's offset differs from them, all are
+        read once more, since a predecessor's transaction may have ended in between. Then the group is wrong (somebody
+        reset its offset, it expired, or a broker lost a marker), and the next transaction mends it."""
         for _ in range(2):
-            committed, restored = self._read(group)
-            if committed is not None and (committed < 0 or committed == restored.next_offset):
+            committed, restored, decided = self._read(group)
+            if decided == restored.next_offset and (committed is None or committed in (NEVER, decided)):
                 return restored
-        decisions = self._settings.topic(Topic.DECISIONS)
-        decided = first_undecided(self._kafka, self._clock, decisions, self._partition)
-        told = "not told" if committed is None else committed
-        places = f"the group's offset is {told}, the ledger stands at {restored.next_offset}"
+        places = f"the group's offset is {committed}, the ledger stands at {restored.next_offset}"
         if decided == restored.next_offset:
             logger.warning("%s, and so do the decisions: going on there", places, extra=at(self._partition))
             return restored
-        raise HostStopped(
+        raise PartitionUnusable(
             f"{self._source.topic}:{self._partition}: {places}, and decisions go to {decided}: the ledger topic was "
             "changed by hand or belongs to another log; restore it, or start a new topic prefix"
         )
 
-    def _read(self, group: Consumer) -> tuple[int | None, Restored]:
+    def _read(self, group: Consumer) -> tuple[int | None, Restored, int]:
         committed = self._committed(group)
-        restored = self._restore(group)
         self._takeover.settle(group)
+        restored = self._restore(group)
+        decisions = self._settings.topic(Topic.DECISIONS)
+        decided = first_undecided(self._kafka, self._clock, decisions, self._partition)
         low, _ = retried(
             self._clock,
             f"watermarks of {self._source.topic}:{self._partition}",
             lambda: group.get_watermark_offsets(self._source, timeout=REQUEST_TIMEOUT_S),
         )
         if restored.next_offset < low:
-            raise HostStopped(
+            raise PartitionUnusable(
                 f"{self._source.topic}:{self._partition}: offset {restored.next_offset} is next, but the topic begins "
                 f"at {low}: records were deleted before they were decided; set retention.ms=-1 and start a new topic "
                 "prefix"
             )
-        return committed, restored
+        return committed, restored, decided
 
     def _committed(self, group: Consumer) -> int | None:
         """The group's offset. Kafka does not tell it while a transaction on it is open; a dead owner's is ended. None
@@ -126,8 +124,8 @@ class Opening:
                 found = group.committed([self._source], timeout=ASK_TIMEOUT_S)[0]
                 if found.error is not None:
                     raise KafkaException(found.error)
-            except KafkaException:
-                if not self._takeover.press(group):
+            except KafkaException as error:
+                if error.args[0].code() in HELD and not self._takeover.press(group):
                     return None
                 raise
             return int(found.offset)
@@ -160,7 +158,7 @@ class Opening:
                 elif now - since > STUCK_AFTER_S:
                     self._takeover.press(group)
                 if now - since > GIVE_UP_AFTER_S:
-                    raise HostStopped(
+                    raise PartitionUnusable(
                         f"restoring {place.topic}:{self._partition} stands still at offset {at} after "
                         f"{now - began:.0f} s: a transaction is open there that nobody ends; see "
                         "`kafka-transactions.sh list`"

@@ -9,18 +9,19 @@ becomes visible.
 """
 
 import logging
+from collections.abc import Callable
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.host.clock import Clock
-from rollbook.processors.host.decided import first_undecided
-from rollbook.processors.host.errors import HostStopped
+from rollbook.processors.host.decided import first_undecided, last_position
+from rollbook.processors.host.errors import PartitionUnusable
 from rollbook.processors.host.kafka import Kafka
 from rollbook.processors.host.logs import at
-from rollbook.processors.host.reading import ends_of, key_and_value, records
+from rollbook.processors.host.reading import Place, ends_of, records
 from rollbook.processors.host.transaction import OutcomeUnknown, Transactions, signed_by
-from rollbook.processors.ledger.rebuild import Rebuild
+from rollbook.schemas.records.ledger import Position
 
 logger = logging.getLogger("rollbook.processor")
 
@@ -29,10 +30,16 @@ LATE_S = 1.0
 
 NAMELESS_S = 20.0
 """So long the group's offset is held by a transaction that has nothing in any topic: a coordinator that works lets none
-be open as long, so that it has ended, and only the group has not heard of it."""
+be open as long, so that it has ended, and only the group has not heard of it. The last owner that is known is taken for
+its owner then; if it is not, the offset is done without."""
 
 GIVE_UP_AFTER_S = 120.0
 UNSIGNED = "somebody who is no processor"
+
+
+class Stopped(Exception):
+    """The process was asked to end in the middle of a restore."""
+
 
 WRITTEN = (Topic.LEDGER, Topic.DECISIONS, Topic.FRESHNESS)
 """Where a transaction on a partition writes, in the partition of the same number."""
@@ -41,12 +48,21 @@ WRITTEN = (Topic.LEDGER, Topic.DECISIONS, Topic.FRESHNESS)
 class Takeover:
     """Frees one partition for the instance whose own id is that of `own`."""
 
-    def __init__(self, settings: Settings, kafka: Kafka, clock: Clock, own: Transactions, partition: int) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        kafka: Kafka,
+        clock: Clock,
+        own: Transactions,
+        partition: int,
+        stopping: Callable[[], bool],
+    ) -> None:
         self._settings = settings
         self._kafka = kafka
         self._clock = clock
         self._own = own
         self._partition = partition
+        self._stopping = stopping
         self._dead_letters = (settings.topic(Topic.DEAD_LETTERS), 0)
         self._places = [(settings.topic(topic), partition) for topic in WRITTEN]
         self._taken: dict[str, Transactions] = {}  # kept: their end would not undo the fence, their lives cost little
@@ -62,82 +78,100 @@ class Takeover:
         self._since = now if self._since is None else self._since
         if now < self._not_before:
             return True
-        owner = next(iter(self._holders()), None)
+        owner = next(iter(self._held().values()), None)
         if owner is None:
-            return now - self._since < NAMELESS_S
-        if owner == UNSIGNED:
-            return True
-        self._not_before = now + LATE_S
-        if owner in self._taken:
-            self._cancel(self._taken[owner], group)
-        else:
-            self._taken[owner] = self._own if owner == self._own.name else self._take(owner)
+            if now - self._since < NAMELESS_S:
+                return True
+            position = self._position(committed=True)
+            owner = None if position is None else position.transactional_id
+            if owner is None or now - self._since > 2 * NAMELESS_S:
+                return False
+        if owner != UNSIGNED:
+            self._not_before = now + LATE_S
+            if owner in self._taken:
+                self._end(self._taken[owner], group)
+            else:
+                self._taken[owner] = self._own if owner == self._own.name else self._take(owner)
         return True
 
     def settle(self, group: Consumer) -> None:
-        """Before a partition is written to, nothing may be open in any of its places: returns when that is so."""
+        """Before a partition is read, and written to, nothing may be open in any of its places: returns when that is
+        so. Raises `PartitionUnusable`."""
         began = self._clock.monotonic()
-        while holders := self._holders():
+        while held := self._held():
+            if self._stopping():
+                raise Stopped
             waited = self._clock.monotonic() - began
             if waited > GIVE_UP_AFTER_S:
-                raise HostStopped(
-                    f"{self._settings.topic(Topic.DECISIONS)}:{self._partition}: a transaction of {holders[0]} is open "
-                    "there that nobody ends; see `kafka-transactions.sh find-hanging`"
+                (topic, partition), owner = next(iter(held.items()))
+                raise PartitionUnusable(
+                    f"{topic}:{partition}: a transaction of {owner} is open there that nobody ends; see "
+                    "`kafka-transactions.sh find-hanging`"
                 )
             if waited > LATE_S:
                 self.press(group)
             self._clock.sleep(0.05)
 
-    def hangs(self) -> bool:
-        """Whether something of the instance itself lies open, though it has no transaction under way."""
+    def stands_at(self, next_offset: int) -> bool:
+        """Whether what can be seen is what the instance believes, and nothing of its own lies open: with no transaction
+        under way, and not before markers had their time."""
         began = self._clock.monotonic()
-        while self._own.name in self._holders():
+        while self._own.name in self._held().values() or self._seen() != (next_offset, next_offset):
             if self._clock.monotonic() - began > LATE_S:
-                return True
+                return False
             self._clock.sleep(0.02)
-        return False
+        return True
 
     def _take(self, owner: str) -> Transactions:
         logger.warning("ending the open transaction of %s", owner, extra=at(self._partition))
         return Transactions(self._kafka, self._clock, owner)
 
-    def _cancel(self, taken: Transactions, group: Consumer) -> None:
-        self._must_agree(taken.name)
+    def _end(self, taken: Transactions, group: Consumer) -> None:
+        """What hangs is taken back; a dead letter passes: rather twice than never. Where markers were lost in some
+        places only, a half of a commit may be visible already; not so of a zombie, whose offsets the group refused:
+        another has written since."""
+        taken.start_over()  # an own id too: whatever is under way has ended then
+        held = [place for place, owner in self._held().items() if owner == taken.name]
+        ledger, decided = self._seen()
+        latest = self._position(committed=False)
+        if ledger != decided and latest is not None and latest.transactional_id == taken.name:
+            raise PartitionUnusable(
+                f"{self._settings.topic(Topic.LIFECYCLE)}:{self._partition}: a broker lost some markers of a "
+                f"transaction of {taken.name}, and wrote others: the ledger stands at {ledger}, decisions go to "
+                f"{decided}; what is missing hangs in {held}, see `kafka-transactions.sh find-hanging`"
+            )
         logger.warning("ending what hangs of %s: a broker lost its markers", taken.name, extra=at(self._partition))
         offset = TopicPartition(self._settings.topic(Topic.LIFECYCLE), self._partition, 0)
         try:
-            taken.cancel(self._places, [offset], group.consumer_group_metadata())
-            taken.let_pass(self._dead_letters)  # rather twice than never
+            taken.cancel([place for place in held if place != self._dead_letters], [offset], group)
+            if self._dead_letters in held:
+                taken.let_pass(self._dead_letters)
         except (KafkaException, OutcomeUnknown) as failed:
             logger.warning("it was not ended: %s", failed, extra=at(self._partition))
 
-    def _must_agree(self, owner: str) -> None:
-        """Where markers were lost in some places only, a commit can be told from an abort no more: one half of it may
-        be visible already."""
-        rebuild = Rebuild(self._partition, 1, run_id="")
-        ledger, decisions = self._settings.topic(Topic.LEDGER), self._settings.topic(Topic.DECISIONS)
-        [(end, _)] = ends_of(self._kafka, self._clock, [(ledger, self._partition)])
-        start = TopicPartition(ledger, self._partition, OFFSET_BEGINNING)
-        for record in records(self._kafka, self._clock, start, end, committed=True):
-            rebuild.take(*key_and_value(record))
-        decided = first_undecided(self._kafka, self._clock, decisions, self._partition)
-        if decided != rebuild.next_offset:
-            raise HostStopped(
-                f"{decisions}:{self._partition}: a broker lost some markers of a transaction of {owner}: the ledger "
-                f"stands at {rebuild.next_offset}, decisions go to {decided}; see `kafka-transactions.sh "
-                "find-hanging`, and start a new topic prefix"
-            )
+    # ---- reading
 
-    def _holders(self) -> list[str]:
-        """Whose transactions are open: the first record of each in a place lies at the last stable offset there, and
-        names it. Among the dead letters, which all instances write to one place, only what is the instance's own."""
-        found = []
+    def _seen(self) -> tuple[int, int]:
+        """Where ledger and decisions stand for who reads what is committed."""
+        position, decisions = self._position(committed=True), self._settings.topic(Topic.DECISIONS)
+        decided = first_undecided(self._kafka, self._clock, decisions, self._partition)
+        return 0 if position is None else position.next_offset, decided
+
+    def _position(self, *, committed: bool) -> Position | None:
+        ledger = self._settings.topic(Topic.LEDGER)
+        return last_position(self._kafka, self._clock, ledger, self._partition, committed=committed)
+
+    def _held(self) -> dict[Place, str]:
+        """Places with an open transaction, and whose: its first record there lies at the last stable offset, and names
+        it. Among the dead letters, which all instances write to one place, only what is the instance's own."""
+        found: dict[Place, str] = {}
         places = [*self._places, self._dead_letters]
         for place, (stable, end) in zip(places, ends_of(self._kafka, self._clock, places), strict=True):
             if stable < end:
                 start = TopicPartition(*place, stable)
                 first = next(records(self._kafka, self._clock, start, end, committed=False), None)
-                owner = (None if first is None else signed_by(first)) or UNSIGNED
-                if place != self._dead_letters or owner == self._own.name:
-                    found.append(owner)
+                signed = None if first is None else signed_by(first)
+                owner = signed if signed and signed.startswith(self._settings.topic_prefix) else UNSIGNED
+                if place != self._dead_letters or owner in (self._own.name, *self._taken):
+                    found[place] = owner
         return found

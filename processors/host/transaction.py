@@ -8,7 +8,7 @@ its transaction is unknown, and the next producer of the same transactional id s
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from confluent_kafka import KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from rollbook.processors.host.clients import TRANSACTION_TIMEOUT_MS
 from rollbook.processors.host.clock import Clock
@@ -94,7 +94,7 @@ class Transactions:
         """Take back what was added."""
         self._call(lambda: self._producer.abort_transaction(self._call_s))
 
-    def cancel(self, places: Iterable[Place], offsets: list[TopicPartition], group_metadata: object) -> None:
+    def cancel(self, places: Iterable[Place], offsets: list[TopicPartition], group: Consumer) -> None:
         """Write into the places and take it back: the markers also end what hangs there of this id. Of the group's
         offsets only a member of it can do so."""
         self.start_over()
@@ -102,7 +102,7 @@ class Transactions:
             self.begin()
             self._touch(places)
             with suppress(KafkaException):
-                self.send_offsets(offsets, group_metadata)
+                self.send_offsets(offsets, group.consumer_group_metadata())
             self.abort()
         except (KafkaException, OutcomeUnknown):
             self.start_over()
@@ -110,6 +110,7 @@ class Transactions:
 
     def let_pass(self, place: Place) -> None:
         """Write into the place and commit it: what hangs there of this id becomes visible."""
+        self.start_over()
         self.begin()
         self._touch([place])
         self.commit()

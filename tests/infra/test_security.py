@@ -26,6 +26,10 @@ from rollbook.infra.doctor.look import look
 from rollbook.infra.looking.place import Place
 from rollbook.infra.settings import Settings, Topic, variable_for
 from rollbook.infra.topics import check_topics, create_topics
+from rollbook.processors.host.clock import SystemClock
+from rollbook.processors.host.kafka import Cluster
+from rollbook.processors.host.transaction import Transactions
+from rollbook.processors.ledger.keys import position_key
 from rollbook.producers import (
     Coordinator,
     Options,
@@ -38,10 +42,12 @@ from rollbook.producers import (
     read_payload,
 )
 from rollbook.replay.history.kafka import KafkaLog
+from rollbook.schemas.codec import encode
 from rollbook.schemas.errors import EnvironmentFault
 from rollbook.schemas.partition import partition_of
 from rollbook.schemas.records.common import PayloadRef
 from rollbook.schemas.records.decision import Decision, Outcome
+from rollbook.schemas.records.ledger import Position
 from rollbook.schemas.records.policy import EvidenceKind
 from rollbook.schemas.records.rollout import FinishReason
 from rollbook.schemas.records.run import Admission, Artifact, ArtifactKind, DriftGate, InitialPolicy, LagUnit
@@ -88,12 +94,26 @@ def decisions(settings: Settings, run_id: str) -> list[Decision]:
         return [one.decision for one in place.decisions().read(bounds.first, bounds.end)]
 
 
+def die_in_a_transaction(settings: Settings) -> Transactions:
+    """Records of a processor that has no end: the next one must be allowed to see whose they are, and to end them."""
+    dead = Transactions(Cluster(settings), SystemClock(), f"{settings.topic_prefix}processor-dead")
+    dead.begin()
+    for partition in range(2):
+        position = encode(Position(next_offset=9, transactional_id=dead.name))
+        dead.produce(settings.topic(Topic.LEDGER), partition, position_key(partition), position)
+        for topic in (Topic.DECISIONS, Topic.FRESHNESS):
+            dead.produce(settings.topic(topic), partition, b"r", b"never to be seen")
+    dead._producer.flush(20)
+    return dead
+
+
 def test_a_run_in_which_every_role_has_its_own_user(
     secured: Secured, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
     run_id, group_id = f"run-{new_id()}", new_id()
     log = tmp_path / "processor.log"
+    dead = die_in_a_transaction(secured.user(Role.PROCESSOR))
     with (
         processor(secured.user(Role.PROCESSOR), log),
         Coordinator(secured.user(Role.COORDINATOR), run_id, "c", options=PATIENT) as coordinator,
@@ -135,6 +155,7 @@ def test_a_run_in_which_every_role_has_its_own_user(
     told = capfd.readouterr()
     for text in (log.read_text(encoding="utf-8"), caplog.text, told.out, told.err):
         assert SECRET not in text
+    assert f"ending the open transaction of {dead.name}" in log.read_text(encoding="utf-8")
     assert "records decided by this process" in log.read_text(encoding="utf-8")
 
 

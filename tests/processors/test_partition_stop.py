@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from rollbook.infra.settings import Settings, Topic
+from rollbook.processors.fold_version import FOLD_VERSION
 from rollbook.processors.host.errors import HostStopped
 from rollbook.processors.host.loop import Host
 from rollbook.processors.ledger import fold
@@ -32,20 +33,17 @@ def decided(settings: Settings, run_id: str) -> int:
 def test_a_newer_fold_version_stops_its_partition_until_the_host_knows_it(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(fold, "FOLD_VERSION", 0)  # a package that is older than what NEW asks for
-    with monkeypatch.context() as older, host_in_thread(settings):
-        older.setattr(fold, "FOLD_VERSION", 1)
+    with host_in_thread(settings):
         send(settings, [record(OLD, _configured(OLD))])
         _await(lambda: decided(settings, OLD) == 1)
-        older.setattr(fold, "FOLD_VERSION", 0)
         with caplog.at_level(logging.ERROR, "rollbook.processor"):
-            send(settings, [record(NEW, _configured(NEW)), record(NEW, _ack(NEW, 1))])
+            send(settings, [record(NEW, _configured(NEW, FOLD_VERSION + 1)), record(NEW, _ack(NEW, 1))])
             _await(lambda: "the other partitions go on" in caplog.text)
         send(settings, [record(OLD, _ack(OLD, number)) for number in range(1, 50)])
         _await(lambda: decided(settings, OLD) == 50)
         assert decided(settings, NEW) == 0
     assert f"offset 0: NewerFoldVersion: lifecycle partition {partition_of(NEW, PARTITIONS)} offset 0" in caplog.text
-    monkeypatch.undo()
+    monkeypatch.setattr(fold, "FOLD_VERSION", FOLD_VERSION + 1)
     with host_in_thread(settings):
         _await(lambda: decided(settings, NEW) == 2)
     lifecycle = recount.read_topic(settings.bootstrap_servers, settings.topic(Topic.LIFECYCLE))

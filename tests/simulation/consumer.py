@@ -207,11 +207,17 @@ class SimConsumer:
         found.delivered = None
 
     def pause(self, places: list[TopicPartition]) -> None:
+        self._pause("pause", places, paused=True)
+
+    def resume(self, places: list[TopicPartition]) -> None:
+        self._pause("resume", places, paused=False)
+
+    def _pause(self, what: str, places: list[TopicPartition], *, paused: bool) -> None:
         for place in places:
             found = self._reading.places.get((place.topic, int(place.partition)))
             if found is None:
-                raise errors.state(f"pause of {place.topic}:{place.partition}, which is not assigned")
-            found.paused = True
+                raise errors.state(f"{what} of {place.topic}:{place.partition}, which is not assigned")
+            found.paused = paused
 
     def get_watermark_offsets(
         self, place: TopicPartition, timeout: float = 5.0, cached: bool = False

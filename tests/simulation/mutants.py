@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
-from rollbook.processors.host import batch, errors, membership
+from rollbook.processors.host import batch, errors, membership, writing
 from rollbook.processors.host.loop import Host
 from rollbook.processors.host.restore import Opening
 from rollbook.processors.host.takeover import Takeover
@@ -28,7 +28,7 @@ Edit = tuple[Callable[..., Any], str, str]
 """A function of the host, a text in it, and what stands in its place."""
 
 METADATA = "metadata = self._consumer.consumer_group_metadata()"
-WRITE = "self._write(batch, changes)"
+WRITE = "write(self._transactions, self._settings, self._ledgers, batch, changes)"
 SEND = "self._transactions.send_offsets(offsets, metadata)"
 COMMIT = "self._transactions.commit()"
 BEGIN = "self._transactions.begin()"
@@ -37,13 +37,14 @@ KEEP_ALL = "[self._ledgers[p].journal.keep() or self._next.update({p: o}) for p,
 FOLD = "batch = fold_batch(self._waiting, self._ledgers, self._clock)"
 UNKNOWN = "    # 7. A time-out"
 RESTORED = (
-    "if committed is not None and (committed < 0 or committed == restored.next_offset):\n            return restored"
+    "if decided == restored.next_offset and (committed is None or committed in (NEVER, decided)):"
+    "\n            return restored"
 )
-OPEN = "self._open(consumer, source.partition) for source in partitions"
+OPEN = "self._open_or_stop(consumer, source.partition) for source in partitions"
 OLD = "self.__dict__.setdefault('old', {})"
 OPEN_NEW = (
     f"(TopicPartition(self._lifecycle, p, self._next[p]) if (p := source.partition) in {OLD} "
-    f"and self._ledgers.update({{p: {OLD}[p]}}) is None else self._open(consumer, p)) for source in partitions"
+    f"and self._ledgers.update({{p: {OLD}[p]}}) is None else self._open_or_stop(consumer, p)) for source in partitions"
 )
 
 
@@ -85,7 +86,7 @@ _TABLE: tuple[tuple[int, str, *tuple[Edit, ...]], ...] = (
     (
         1,
         "a fenced process goes on",
-        (Host._stop_if_fenced, "raise self._fenced()", "pass"),
+        (Host._recover, "raise self._fenced()", "pass"),
         (Host._take, "raise self._fenced()", "return"),
     ),
     (2, "the committed offset is not waited for", (Opening._read, "self._committed(group)", "-1")),
@@ -120,7 +121,7 @@ _TABLE: tuple[tuple[int, str, *tuple[Edit, ...]], ...] = (
         "the open transaction of a dead owner is not ended",
         (Takeover.press, "owner is None", "True"),
     ),
-    (2, "what hangs is not ended", (Takeover.press, "self._cancel(self._taken[owner], group)", "pass")),
+    (2, "what hangs is not ended", (Takeover.press, "self._end(self._taken[owner], group)", "pass")),
     (2, "a partition is written to where decisions hang", (Opening._read, "self._takeover.settle(group)", "pass")),
     (3, "begin before the fold", (Host._process, FOLD, f"{BEGIN}; {FOLD}")),
     (
@@ -143,8 +144,8 @@ _TABLE: tuple[tuple[int, str, *tuple[Edit, ...]], ...] = (
     ),
     (3, "the batch stands before the commit", (Host._transact, COMMIT, f"{KEEP_ALL}; {COMMIT}")),
     (3, "the batch does not stand after the commit", (Host._transact, KEEP, "pass")),
-    (3, "the ledger is not written with the decisions", (Host._write, "in changed:", "in ():")),
-    (3, "no Position is written", (Host._write, "in batch.next_offsets.items():", "in ():")),
+    (3, "the ledger is not written with the decisions", (writing.write, "in changed:", "in ():")),
+    (3, "no Position is written", (writing.write, "in batch.next_offsets.items():", "in ():")),
     (
         3,
         "what is delivered twice is taken twice",
@@ -156,7 +157,7 @@ _TABLE: tuple[tuple[int, str, *tuple[Edit, ...]], ...] = (
     (
         4,
         "an abort whose markers were lost is gone on from",
-        (Host._recover, "not self._hangs(p for p, ledger in self._ledgers.items() if ledger.journal.mark())", "True"),
+        (Host._recover, "self._stand(touched | self._unseen.keys() & self._ledgers.keys())", "True"),
     ),
     (4, "the transaction is not aborted", (Host._recover, "self._transactions.abort()", "pass")),
     (
@@ -208,7 +209,7 @@ _TABLE: tuple[tuple[int, str, *tuple[Edit, ...]], ...] = (
             "waiting.popleft()\n            continue",
         ),
     ),
-    (6, "no dead letter", (Host._write, "self._dead_letter(message, folded.undecodable)", "pass")),
+    (6, "no dead letter", (writing.write, "_dead_letter(out, settings, message, folded.undecodable)", "pass")),
     (
         7,
         "a time-out is taken for a commit",
@@ -237,12 +238,12 @@ _TABLE: tuple[tuple[int, str, *tuple[Edit, ...]], ...] = (
     (
         7,
         "after a time-out the state is kept",
-        (Host._start_over, "self._open(self._consumer, partition)", "self._ledgers[partition].journal.keep()"),
+        (Host._start_over, "self._open_or_stop(self._consumer, partition)", "self._ledgers[partition].journal.keep()"),
     ),
     (
         7,
         "after a time-out the state is undone, not restored",
-        (Host._start_over, "self._open(self._consumer, partition)", "self._ledgers[partition].journal.undo()"),
+        (Host._start_over, "self._open_or_stop(self._consumer, partition)", "self._ledgers[partition].journal.undo()"),
     ),
 )
 

@@ -206,7 +206,10 @@ class World:
         """Whether every record is decided, and each decided transaction has its markers."""
         if self._healing is None or not self._broker.coordinator.quiet:
             return False
-        return all(self._decided(source) == len(source.folded) for source in self._sources)
+        read = [log for (topic, _), log in self._broker.logs.items() if topic != SETTINGS.topic(Topic.DEAD_LETTERS)]
+        return all(self._decided(source) == len(source.folded) for source in self._sources) and all(
+            log.stable_end == log.end for log in read
+        )
 
     def _decided(self, source: Source) -> int:
         return sum(1 for _ in self._broker.logs[SETTINGS.topic(Topic.DECISIONS), source.partition].visible(0))

@@ -102,9 +102,11 @@ def _decisions(task: Task, found: Findings) -> tuple[Ledger, list[int]]:
 
 
 def _dead_letters(task: Task, undecodable: list[int], found: Findings) -> None:
-    """One for each undecodable record of the partition, in order, naming its place."""
+    """One for each undecodable record of the partition, in order, naming its place. Where a broker lost markers one may
+    be there again with the same bytes."""
     ours = f"{task.partition}:".encode()
-    letters = [one.key for one in _topic(task, Topic.DEAD_LETTERS, partition=0) if one.key.startswith(ours)]
+    found_letters = ((one.key, one.value) for one in _topic(task, Topic.DEAD_LETTERS, partition=0))
+    letters = [key for key, _ in dict.fromkeys(found_letters) if key.startswith(ours)]
     assert letters == [b"%s%d" % (ours, offset) for offset in undecodable], "dead letters are not the undecodable ones"
     found.dead_letters = len(letters)
 
