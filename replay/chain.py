@@ -78,11 +78,14 @@ def replay_chain(
                     f"bundle {visible(one)} names bundle '{visible(named)}', which is not beside it: put it there, or "
                     "replay the bundle by itself"
                 )
+        at = coordinates(index.identity)
+        # The bundles are in order, so no later step starts from an earlier rollout: its arrays are let go.
+        rollouts = [one for one in rollouts if at and one.at and one.at.rollout_id == at.rollout_id]
         handovers = _handovers(cohort, index, rollouts)
         if index.identity.actor_step_id is None:
             recording = Recording.of(cohort.bundle_id, cohort.bundles)
-            rollouts.append(_Rollout(one.absolute().name, coordinates(index.identity), recording))
-        links.append(Link(coordinates(index.identity), handovers, replay_cohort(cohort, selection, watch=watch())))
+            rollouts.append(_Rollout(one.absolute().name, at, recording))
+        links.append(Link(at, handovers, replay_cohort(cohort, selection, watch=watch())))
     first = next(_divergences(links), None)
     verdict = overall([link.report.verdict for link in links])
     return ChainReport(path, verdict if first is None else Verdict.DIVERGES, tuple(links), first)

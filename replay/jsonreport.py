@@ -48,6 +48,7 @@ def inspect_json(inspected: tuple[Inspected, ...]) -> str:
                     "samples": len(found.metadata.index.samples),
                     "identity": found.metadata.index.identity.model_dump(mode="json"),
                     "config": found.metadata.index.config.model_dump(mode="json"),
+                    "links": found.metadata.index.links and found.metadata.index.links.model_dump(mode="json"),
                     "manifest": found.metadata.manifest.model_dump(mode="json"),
                 }
                 for found in inspected

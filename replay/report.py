@@ -108,7 +108,12 @@ def _facts(found: Inspected) -> RenderableType:
     for key, value in _facts_of(index.identity):
         facts.add_row(key, Text(visible(value)))
     producer = manifest.producer
-    facts.add_row("producer", Text(visible(f"commit {producer.commit}, torch {producer.torch_version}")))
+    patch = f", with a patch {producer.dirty_patch_digest}" if producer.dirty_patch_digest else ""
+    facts.add_row("producer", Text(visible(f"commit {producer.commit}{patch}, torch {producer.torch_version}")))
+    if (links := index.links) is not None:
+        steps = ", ".join(f"{step.step_id} {step.bundle_id}" for step in links.step_bundles)
+        named = f"update {links.update_id}, its bundle {links.update_bundle or 'this'}, steps {steps or 'not named'}"
+        facts.add_row("links", Text(visible(named)))
     for field, value in index.config.model_dump().items():
         facts.add_row(field, Text(visible(value)))
     redaction = ", ".join(f"{field} {how}" for field, how in sorted(manifest.redaction.items()))
@@ -166,6 +171,8 @@ def _summary(report: ReplayReport) -> Text:
 def _divergence_lines(first: Divergence, ranks: int) -> Iterator[str]:
     where = f"rank {first.rank}, " if ranks > 1 else ""
     counted = plural(first.diverging_samples, "sample") if first.diverging_samples else "a scalar of the whole step"
+    if first.diverging_values > first.diverging_samples > 0:
+        counted = f"{plural(first.diverging_values, 'value')} in {counted}"
     yield f"first divergence: {where}{first.stage}, {first.field}: {counted}"
     yield f"  {_point_line(first.point, of_sample=first.diverging_samples > 0)}"
     if first.reason:

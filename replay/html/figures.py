@@ -134,6 +134,7 @@ def distribution(picture: Picture) -> str:
     assert found is not None
     middles = (found.edges[:-1] + found.edges[1:]) / 2
     width = float(found.edges[1] - found.edges[0])
+    most = int(max(found.expected.max(), found.actual.max(), 1))
     figure = graph.Figure()
     for name, counts, color in (("recorded", found.expected, _RECORDED), ("recomputed", found.actual, _RECOMPUTED)):
         figure.add_bar(
@@ -152,7 +153,7 @@ def distribution(picture: Picture) -> str:
         bargap=0,
         height=300,
         xaxis_title="value",
-        yaxis={"title": {"text": "count"}, "type": "log", "dtick": 1},
+        yaxis={"title": {"text": "count"}, "type": "log", "dtick": 1, "range": [-0.3, log10(most) + 0.1]},
         legend={"orientation": "h", "x": 1, "xanchor": "right", "y": 1.14},
     )
     return str(figure.to_json())

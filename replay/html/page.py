@@ -17,6 +17,7 @@ from rollbook.replay.html.figures import distribution, error_map, errors, script
 from rollbook.replay.html.pictures import Picture
 from rollbook.replay.result import Divergence, Outcome, RankResult, ReplayReport, Verdict
 from rollbook.replay.stage import Unit
+from rollbook.replay.stages import STAGES
 from rollbook.replay.text import plural, visible
 from rollbook.schemas.errors import BadInput
 
@@ -101,7 +102,9 @@ def _bundle(shown: Shown, pictures: Sequence[Picture]) -> Iterator[str]:
         name = f" of rank {rank.rank}" if len(report.ranks) > 1 else ""
         yield f"<h2>Stages{name}</h2>\n{_stages(rank)}"
     yield from _scalars([picture for picture in pictures if picture.single is not None])
-    for picture in sorted((one for one in pictures if one.cells), key=lambda one: one.result.first is None):
+    # What the bundle holds of itself is worth a picture only where it contradicts itself.
+    drawn = (one for one in pictures if one.cells and (one.differs or not STAGES[one.stage].structural))
+    for picture in sorted(drawn, key=lambda one: one.result.first is None):
         yield from _figures(picture, len(report.ranks))
 
 

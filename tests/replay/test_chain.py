@@ -202,6 +202,12 @@ def test_the_command_says_it_in_all_three_ways(folder: Path, tmp_path: Path) -> 
     assert [one["bundle_id"] for one in answer["bundles"]] == ["update", "step-0", "step-1", "other"]
 
 
+def test_inspect_shows_the_links(folder: Path) -> None:
+    assert "update u-7, its bundle update" in CliRunner().invoke(app, ["inspect", str(folder / "step-0")]).stdout
+    (rank,) = json.loads(CliRunner().invoke(app, ["inspect", str(folder / "step-0"), "--json"]).stdout)["ranks"]
+    assert rank["links"]["update_bundle"] == "update"
+
+
 @pytest.mark.parametrize("option", [["--step", "120:0"], ["--sample", "s-0"], ["--batch", "mb-0000"]])
 def test_a_chain_takes_whole_bundles(folder: Path, option: list[str]) -> None:
     result = CliRunner().invoke(app, ["replay", str(folder), "--chain", *option])
