@@ -12,6 +12,10 @@ ArrayLike = Any
 """A torch tensor on any device, a numpy array, or a sequence of numbers."""
 
 
+class NotWhole(ValueError):
+    """A number where a whole one belongs."""
+
+
 def snapshot(values: ArrayLike) -> ArrayLike:
     """A copy that later changes in place leave as it is, without gradient, on the device where the original is: a
     training thread never waits for a device here."""
@@ -40,11 +44,11 @@ def numbers(values: ArrayLike) -> list[float]:
 
 
 def integers(values: ArrayLike) -> list[int]:
-    """Raises ValueError for what is no whole number."""
+    """Raises NotWhole."""
     found = _host(values).ravel()
     whole = found.astype(np.int64)
     if not np.array_equal(whole, found):
-        raise ValueError("has a value that is no whole number")
+        raise NotWhole
     return [int(value) for value in whole]
 
 

@@ -3,9 +3,10 @@
 Nothing is on disk before `finalize`, and then all of it or nothing (see writer.py and shards.py).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import ValidationError
 
@@ -13,6 +14,7 @@ from rollbook.replay.bundle.arrays import ArrayLike, floats, number, numbers
 from rollbook.replay.bundle.drafts import Draft, check_draft
 from rollbook.replay.bundle.model import (
     EXPECTED,
+    MANIFEST,
     Capability,
     ComparisonPolicy,
     Expected,
@@ -27,8 +29,11 @@ from rollbook.replay.bundle.promises import contracts_of
 from rollbook.replay.bundle.redaction import Redactor, check_policy
 from rollbook.replay.bundle.shards import publish_shards, shared_folder, write_shard
 from rollbook.replay.bundle.tensorfile import Tensor
+from rollbook.replay.bundle.terms import TERMS
 from rollbook.replay.bundle.writer import write_bundle
 from rollbook.schemas.errors import BadInput
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +91,12 @@ class BundleWriter:
         """A tensor of the response tokens of all samples in index order (old_log_probs, log_probs, ref_log_probs,
         entropy, kl, advantages, returns): numpy or torch, any float width, written as float32."""
         self._once(name, self._tensors, "payloads")
-        self._tensors[name] = floats(tensor)
+        self._tensors[name] = self._made_of(f"payloads.{name}", MANIFEST, floats, tensor)
 
     def terms(self, name: str, values: ArrayLike) -> None:
         """Each sample's share of a scalar of the loss, so that a divergence names its sample."""
         self._once(name, self._terms, "terms")
-        self._terms[name] = numbers(values)
+        self._terms[name] = self._made_of(f"terms.{name}", TERMS, numbers, values)
 
     def expect(
         self,
@@ -106,9 +111,9 @@ class BundleWriter:
             self._draft = replace(
                 self._draft,
                 expected=Expected.of(
-                    raw_rewards=None if raw_rewards is None else tuple(numbers(raw_rewards)),
-                    rewards=None if rewards is None else tuple(numbers(rewards)),
-                    loss=None if loss is None else PolicyLoss(**{name: number(loss[name]) for name in loss}),
+                    raw_rewards=None if raw_rewards is None else tuple(self._expected("raw_rewards", raw_rewards)),
+                    rewards=None if rewards is None else tuple(self._expected("rewards", rewards)),
+                    loss=None if loss is None else PolicyLoss(**self._scalars(loss)),
                 ),
             )
         except ValidationError as error:
@@ -144,6 +149,20 @@ class BundleWriter:
         draft = replace(self._draft, expected_ranks=tuple(sorted(ranks)) if ranks else (self._draft.rank,))
         contracts = {contract.stage: contract for contract in contracts_of(draft)} | self._promised
         return replace(draft, contracts=tuple(contracts.values()))
+
+    def _expected(self, name: str, values: ArrayLike) -> list[float]:
+        return self._made_of(name, EXPECTED, numbers, values)
+
+    def _scalars(self, loss: Mapping[str, ArrayLike]) -> dict[str, float]:
+        return {name: self._made_of(f"loss.policy.{name}", EXPECTED, number, value) for name, value in loss.items()}
+
+    def _made_of(self, name: str, file: str, made: Callable[[ArrayLike], T], values: ArrayLike) -> T:
+        """What a library says of values that are no numbers is told with the field's name, and without the values."""
+        try:
+            return made(values)
+        except (ValueError, TypeError, OverflowError):
+            problem = Problem(file, name, "not numbers, or more than one where one belongs", "give a tensor or list")
+            raise BadBundle(str(self._path), problem) from None
 
     def _once(self, name: str, given: Mapping[str, object], noun: str) -> None:
         if self._finalized is not None:

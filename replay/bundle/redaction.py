@@ -43,7 +43,7 @@ _KINDS = {
         r"|\beyJ[A-Za-z0-9_-]{10,}\.|-----BEGIN |(?i:password|passwd|secret|token|api[_-]?key)\s*[=:]"
     ),
     ENDPOINT: re.compile(
-        r"[A-Za-z][A-Za-z0-9+.-]*://|\S@\S|(?:localhost|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+):[0-9]{2,5}\b"
+        r"[A-Za-z][A-Za-z0-9+.-]*://|\S@\S|(?:localhost|(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,}|[0-9]{1,3}(?:\.[0-9]{1,3}){3}):[0-9]{2,5}\b"
     ),
     PATH: re.compile(r"(?:^|[\s='\":,(])(?:file:|~?/|\.{1,2}/|[A-Za-z]:\\|\\\\)"),
 }
@@ -116,7 +116,7 @@ class Redactor:
             return ""
         if how is Redaction.TRUNCATE:
             return value[:_KEPT_CHARS]
-        if _OURS.fullmatch(value):
+        if _OURS.fullmatch(value) and (not self.key or value.startswith("hmac-")):
             return value
         data = value.encode("utf-8", "surrogatepass")
         if self.key:

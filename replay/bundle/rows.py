@@ -1,11 +1,12 @@
 """The index of a bundle from what a trainer has: columns over the rows of one rank, as lists or tensors."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from pydantic import ValidationError
 
-from rollbook.replay.bundle.arrays import ArrayLike, integers, numbers
+from rollbook.replay.bundle.arrays import ArrayLike, NotWhole, integers, numbers
 from rollbook.replay.bundle.model import (
     INDEX,
     ActorStepId,
@@ -20,6 +21,7 @@ from rollbook.replay.bundle.model import (
 from rollbook.replay.bundle.problems import BadBundle, Problem, problems_of
 from rollbook.replay.bundle.redaction import Redactor
 
+T = TypeVar("T", int, float)
 _COLUMN = "give a list or tensor with one value for each row"
 
 
@@ -94,20 +96,22 @@ def index_of(
 
 def _samples(rows: Rows, redactor: Redactor) -> tuple[Sample, ...]:
     count = len(rows.sample_ids)
-    lengths = _column("response_length", rows.response_lengths)
+    lengths = _column("response_length", rows.response_lengths, integers)
     columns: dict[str, Sequence[object]] = {
-        "group_index": [None] * count if rows.group_index is None else _column("group_index", rows.group_index),
+        "group_index": [None] * count
+        if rows.group_index is None
+        else _column("group_index", rows.group_index, integers),
         "response_length": lengths,
-        "total_length": _column("total_length", rows.total_lengths),
-        "raw_reward": numbers(rows.raw_rewards),
-        "reward": numbers(rows.rewards),
+        "total_length": _column("total_length", rows.total_lengths, integers),
+        "raw_reward": _column("raw_reward", rows.raw_rewards, numbers),
+        "reward": _column("reward", rows.rewards, numbers),
         "micro_batch_id": [None] * count if rows.micro_batch_ids is None else list(rows.micro_batch_ids),
         "label_hash": [""] * count if rows.labels is None else [redactor.label(label) for label in rows.labels],
     }
     for name, column in columns.items():
         if len(column) != count:
             raise _bad(f"samples.{name}", f"{len(column)} values for {count} sample_ids")
-    masks = _masks(_column("loss_mask", rows.loss_mask), lengths)
+    masks = _masks(_column("loss_mask", rows.loss_mask, integers), lengths)
     return tuple(
         Sample.model_validate({"sample_id": name, "loss_mask": mask, **_row(columns, at)})
         for at, (name, mask) in enumerate(zip(rows.sample_ids, masks, strict=True))
@@ -131,11 +135,13 @@ def _masks(flat: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
     return masks
 
 
-def _column(name: str, values: ArrayLike) -> list[int]:
+def _column(name: str, values: ArrayLike, made: Callable[[ArrayLike], list[T]]) -> list[T]:
     try:
-        return integers(values)
-    except (ValueError, TypeError) as error:
-        raise _bad(f"samples.{name}", str(error)) from None
+        return made(values)
+    except NotWhole:
+        raise _bad(f"samples.{name}", "has a value that is no whole number") from None
+    except (ValueError, TypeError, OverflowError):  # whose text may quote a value
+        raise _bad(f"samples.{name}", "has a value that is no number") from None
 
 
 def _bad(field_name: str, what: str) -> BadBundle:

@@ -235,7 +235,7 @@ WRONG: list[tuple[str, Callable[[], Any], str]] = [
     ("a tensor with NaN", lambda: one(tensors={"kl": torch.full((10,), float("nan"))}), "not a finite number"),
     ("a name that is a path", lambda: one(tensors={"../kl": torch.zeros(10)}), "manifest.json"),
     ("a loss without parts", lambda: one(loss={"loss": 1.0}), "pg_loss: missing"),
-    ("a loss of two values", lambda: one(loss={"loss": torch.zeros(2)}), "ValueError at"),
+    ("a loss of two values", lambda: one(loss={"loss": torch.zeros(2)}), "loss.policy.loss: not numbers"),
     ("a negative step", lambda: one(-1), "rollout_id"),
     ("nothing of ours", lambda: "a record", "AttributeError at"),
 ]  # fmt: skip

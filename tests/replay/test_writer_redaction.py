@@ -116,9 +116,17 @@ def test_equal_texts_stay_equal_and_a_key_makes_guesses_useless(tmp_path: Path) 
     assert plain.text("sample_id", "x") == plain.text("sample_id", "x") != plain.text("sample_id", "y")
     assert keyed.text("sample_id", "x") != plain.text("sample_id", "x")
     assert "kkk" not in repr(keyed)
+    assert keyed.text("sample_id", plain.text("sample_id", "x")).startswith("hmac-sha256:")
     index = by_hand.index("b", rows=by_hand.rows(sample_ids=["x", "y"]))
     for once in (plain, keyed):
         assert once.index(once.index(index)) == once.index(index)
+
+
+@pytest.mark.parametrize(
+    "name", ["w-120", "120:0a1b", "qwen2.5:120", "run/step/7", "tq-7", "mb-0000", "tokens=5", "3f2a91c", "a.b.c", "g:0"]
+)
+def test_names_that_are_just_names_stay_as_they_are(name: str) -> None:
+    assert Redactor().text("actor_weight", name) == name
 
 
 def test_dropped_ids_leave_a_bundle_that_holds(tmp_path: Path) -> None:

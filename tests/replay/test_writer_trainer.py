@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("labels too many", {"labels": ["a", "b", "c"]}, "samples.label_hash: 3 values"),
     ("a reward that is no number", {"raw_rewards": [1.0, float("nan")]}, "raw_reward: input should be a finite"),
     ("an empty id", {"sample_ids": ["s-0", ""]}, "sample_id"),
-    ("lengths as texts", {"total_lengths": ["a", "b"]}, "samples.total_length"),
+    ("rewards as texts", {"rewards": ["a", "b"]}, "samples.reward: has a value that is no number"),
+    ("lengths as texts", {"total_lengths": ["a", "b"]}, "samples.total_length: has a value"),
 ]
 
 
@@ -148,6 +150,20 @@ def test_a_result_that_is_no_number_is_refused_by_field(tmp_path: Path) -> None:
         made.expect(loss={**LOSS, "loss": torch.tensor(float("inf"))})
     with pytest.raises(BadBundle, match=r"expected.json: ppo_kl: missing"):
         made.expect(loss={name: value for name, value in LOSS.items() if name != "ppo_kl"})
+
+
+def test_what_is_no_number_is_refused_by_name(tmp_path: Path) -> None:
+    made = BundleWriter(tmp_path / "b", index=index("b"), producer=PRODUCER)
+    cases: list[tuple[Callable[[], object], str]] = [
+        (lambda: made.payload("kl", ["hunter2"]), "manifest.json: payloads.kl: not numbers"),
+        (lambda: made.terms("ppo_kl", object()), "rollbook-terms.json: terms.ppo_kl: not numbers"),
+        (lambda: made.expect(raw_rewards=["hunter2"]), "expected.json: raw_rewards: not numbers"),
+        (lambda: made.expect(loss={**LOSS, "loss": torch.zeros(2)}), "expected.json: loss.policy.loss: not numbers"),
+    ]
+    for call, told in cases:
+        with pytest.raises(BadBundle, match=re.escape(told)) as refused:
+            call()
+        assert "hunter2" not in str(refused.value)
 
 
 def test_twice_given_is_refused(tmp_path: Path) -> None:
