@@ -78,12 +78,14 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class LedgerPart:
-    """One partition of the ledger, read whole. `records` were read, `rows` are live."""
+    """One partition of the ledger, read whole. `records` were read, `rows` are live; `decided` is the first lifecycle
+    offset behind the last decision, which was read afterwards."""
 
     partition: int
     next_offset: int | None
     records: int
     rows: int
+    decided: int = 0
 
 
 @dataclass(frozen=True, slots=True)

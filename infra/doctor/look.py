@@ -34,6 +34,7 @@ from rollbook.processors.host.clients import group_id
 from rollbook.processors.ledger.rebuild import Rebuild
 from rollbook.processors.ledger.store import Run
 from rollbook.processors.lifecycle import LIVE
+from rollbook.replay.history.decisions import DecisionLog
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.replay.history.source import OutOfRange
 from rollbook.schemas.codec import decode
@@ -140,6 +141,12 @@ def _look(client: AdminClient, settings: Settings, places: list[Key]) -> Look:
     )
 
 
+def _decided(log: KafkaLog, settings: Settings, partition: int) -> int:
+    decisions = DecisionLog(log, settings.topic(Topic.DECISIONS), partition)
+    last = next(decisions.before(decisions.bounds.end), None)
+    return 0 if last is None else last.decision.source.offset + 1
+
+
 def _members(client: AdminClient, settings: Settings) -> Iterator[Member]:
     group = [group_id(settings)]
     try:
@@ -202,7 +209,7 @@ def _ledger(
                 found = rebuild.ledger().runs.values()
             except BadInput as problem:
                 raise BadInput(f"{topic}:{p}: {problem}") from None
-            parts.append(LedgerPart(p, stands, rebuild.records, rebuild.rows))
+            parts.append(LedgerPart(p, stands, rebuild.records, rebuild.rows, _decided(log, settings, p)))
             runs += [_run(log, settings, run, p, first) for run in found if run.head.config_version]
     return tuple(parts), tuple(runs)
 

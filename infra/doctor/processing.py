@@ -11,7 +11,7 @@ _DIRTY_RATIO = 5
 
 
 def positions(facts: Facts) -> Iterator[Finding]:
-    """The ledger says where the fold stands; group offsets, log and decisions must agree with it."""
+    """The ledger says where the fold stands; decisions, group offsets and the log must agree with it."""
     lifecycle = facts.settings.topic(Topic.LIFECYCLE)
     for part in facts.ledger:
         p, about = part.partition, f"partition {lifecycle}:{part.partition}"
@@ -27,6 +27,13 @@ def positions(facts: Facts) -> Iterator[Finding]:
                 "start the processor: where the decisions agree with the ledger its next transaction brings the group "
                 "in line, else it stops and says what to do"
             )
+            yield Finding(Level.UNSAFE, "positions", about, told, remedy)
+        if part.decided != stands and (resting or part.decided < stands):
+            told = (
+                f"decisions go to {part.decided}, but the ledger stands at {stands}: one of them was changed by hand, "
+                "or a broker lost markers of a transaction in one of them only"
+            )
+            remedy = "no processor opens the partition so; see where a transaction is open, and restore the topic"
             yield Finding(Level.UNSAFE, "positions", about, told, remedy)
         first, end = facts.first.get((Topic.LIFECYCLE, p), 0), facts.after.high.get((Topic.LIFECYCLE, p), 0)
         if end < stands:

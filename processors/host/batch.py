@@ -33,7 +33,7 @@ class Batch:
     """What the folding took, and how it is shared among the runs."""
     run_seconds: dict[str, float] = field(default_factory=dict)
     failure: Failure | None = None
-    """A record that could not be folded ends the batch: what came before it is committed, then the host stops."""
+    """A record that could not be folded ends the batch: what came before it is committed, then the partition stops."""
 
 
 def fold_batch(waiting: "deque[Message]", ledgers: dict[int, Ledger], clock: Clock) -> Batch:

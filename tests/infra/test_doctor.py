@@ -269,10 +269,21 @@ def test_two_processes_of_one_name() -> None:
 def test_where_the_fold_stands(stands: int, committed: int, first: int, end: int, problem: str) -> None:
     key = (Topic.LIFECYCLE, 0)
     seen = Look((), {0: committed} if committed >= 0 else {}, {key: end}, {key: end})
-    facts = bare(Settings(), before=seen, after=seen, first={key: first}, ledger=(LedgerPart(0, stands, 1, 1),))
+    facts = bare(Settings(), before=seen, after=seen, first={key: first}, ledger=(LedgerPart(0, stands, 1, 1, stands),))
     found = told(processing.positions(facts))
     assert len(found) == bool(problem)
     assert problem in "".join(found)
+
+
+@pytest.mark.parametrize(("decided", "resting", "found"), [(4, False, 1), (6, False, 0), (6, True, 1), (5, True, 0)])
+def test_decisions_that_the_ledger_contradicts(decided: int, resting: bool, found: int) -> None:
+    """Read after the ledger, they may be ahead where the processor is at work; behind they are never."""
+    before, after = (Look((), {0: at}, {(Topic.LIFECYCLE, 0): 9}, {}) for at in ((5, 5) if resting else (4, 5)))
+    after = replace(after, high={(Topic.LIFECYCLE, 0): 9})
+    facts = bare(Settings(), before=before, after=after, first={}, ledger=(LedgerPart(0, 5, 1, 1, decided),))
+    lines = told(processing.positions(facts))
+    assert len(lines) == found
+    assert all(f"decisions go to {decided}, but the ledger stands at 5" in line for line in lines)
 
 
 def test_a_cleaner_that_does_not_keep_up() -> None:
