@@ -234,6 +234,15 @@ def test_a_cohort_copied_is_valid(tmp_path: Path) -> None:
     assert validate(cohort / "rank-1").valid
 
 
+@pytest.mark.parametrize("name", ["rank-1", "COMPLETE.1", "COMPLETE", "rank-1/COMPLETE", "rank-1/payloads"])
+def test_a_link_in_a_cohort_is_never_followed(tmp_path: Path, name: str) -> None:
+    cohort = edit_cohort(tmp_path)
+    (cohort / name).rename(tmp_path / "elsewhere")
+    (cohort / name).symlink_to(tmp_path / "elsewhere")
+    problems = validate(cohort).problems
+    assert any(problem.file == name and "symbolic link" in problem.what for problem in problems), problems
+
+
 def test_a_cohort_counts_only_with_its_final_complete(tmp_path: Path) -> None:
     cohort = edit_cohort(tmp_path)
     (cohort / "COMPLETE").unlink()
