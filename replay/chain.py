@@ -101,7 +101,14 @@ def _handovers(cohort: Cohort, index: Index, rollouts: Sequence[_Rollout]) -> tu
 def _upstream(index: Index, rollouts: Sequence[_Rollout]) -> _Rollout | None:
     """The bundle that a step names as its update's, else the only one of its rollout."""
     if index.links is not None and index.links.update_bundle is not None:
-        return next((one for one in rollouts if one.name == index.links.update_bundle), None)
+        named = index.links.update_bundle
+        found = next((one for one in rollouts if one.name == named), None)
+        if found is None:
+            raise BadInput(
+                f"bundle {visible(index.bundle_id)} names '{visible(named)}' as its update's bundle, which is none of "
+                "its rollout: correct the link, or replay the bundle by itself"
+            )
+        return found
     assert index.identity.actor_step_id is not None
     wanted = Coordinates(index.identity.actor_step_id.rollout_id)
     same = [one for one in rollouts if one.at == wanted]

@@ -58,6 +58,8 @@ def print_chain(report: ChainReport, console: Console) -> None:
     for link in report.links:
         for found in link.handovers:
             _line(console, Text(_handover_line(found, ranks=len(link.handovers))))
+        if not link.handovers and link.at is not None and link.at.step_id >= 0:
+            _line(console, Text("no bundle of its rollout before it: what it started from is not compared"))
         _print_ranks(link.report, console)
         _line(console, Text())
     head = Text.assemble(f"{visible(report.path)}: ", (report.verdict, _STYLES[report.verdict]))

@@ -109,6 +109,20 @@ def test_a_named_bundle_that_is_not_there_is_told(tmp_path: Path) -> None:
         replay_chain(tmp_path / "step")
 
 
+def test_an_update_that_is_none_is_told(tmp_path: Path) -> None:
+    add(tmp_path, "step-0", 0, links=of_update())
+    add(tmp_path, "step-1", 1, links=of_update({"update_bundle": "step-0"}))
+    with pytest.raises(BadInput, match="names 'step-0' as its update's bundle, which is none of its rollout"):
+        replay_chain(tmp_path)
+
+
+def test_a_step_without_its_rollout_says_what_is_not_compared(tmp_path: Path) -> None:
+    add(tmp_path, "step", 0)
+    result = CliRunner().invoke(app, ["replay", str(tmp_path), "--chain"])
+    assert result.exit_code == 0
+    assert "no bundle of its rollout before it: what it started from is not compared" in result.stdout
+
+
 def test_what_is_taken_over_is_compared(folder: Path) -> None:
     add(folder, "step-2", 2, links=of_update({"update_bundle": "update"}), src="full-k1")
     links = replay_chain(folder / "update").links
