@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -194,6 +195,11 @@ def test_a_page_that_cannot_be_written_is_bad_input(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["replay", str(FIXTURES / "full-k1"), "--html", str(target)])
     assert isinstance(result.exception, BadInput)
     assert "cannot write the page" in str(result.exception)
+
+
+def test_who_asks_for_no_page_waits_for_no_plotting_library() -> None:
+    code = "import sys, rollbook.replay.cli; sys.exit('plotly' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_without_the_plotting_library_the_remedy_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
