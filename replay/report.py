@@ -70,7 +70,7 @@ def print_chain(report: ChainReport, console: Console) -> None:
         ranks = next(len(one.report.ranks) for one in report.links if one.report.bundle_id == first.bundle_id)
         where = "on the way to" if first.in_handover else "in"
         _line(console, Text(f"{where} bundle {visible(first.bundle_id)}:"))
-        for line in _divergence_lines(first.divergence, ranks):
+        for line in _divergence_lines(first.divergence, ranks, "taken over" if first.in_handover else "recomputed"):
             _line(console, Text(line))
 
 
@@ -170,23 +170,23 @@ def _summary(report: ReplayReport) -> Text:
     return head
 
 
-def _divergence_lines(first: Divergence, ranks: int) -> Iterator[str]:
+def _divergence_lines(first: Divergence, ranks: int, actual: str = "recomputed") -> Iterator[str]:
     where = f"rank {first.rank}, " if ranks > 1 else ""
     counted = plural(first.diverging_samples, "sample") if first.diverging_samples else "a scalar of the whole step"
     if first.diverging_values > first.diverging_samples > 0:
         counted = f"{plural(first.diverging_values, 'value')} in {counted}"
     yield f"first divergence: {where}{first.stage}, {first.field}: {counted}"
-    yield f"  {_point_line(first.point, of_sample=first.diverging_samples > 0)}"
+    yield f"  {_point_line(first.point, actual, of_sample=first.diverging_samples > 0)}"
     if first.reason:
         yield f"  {first.reason}"
 
 
-def _point_line(point: Point, *, of_sample: bool) -> str:
+def _point_line(point: Point, actual: str, *, of_sample: bool) -> str:
     """The numbers, with their place; a scalar's belong to no sample, even where one is known to explain them."""
     sample = f"sample {visible(point.sample_id)}" if of_sample else ""
     token = "" if point.token_offset is None else f", token {point.token_offset}"
     place = f"{sample}{token}: " if sample else ""
-    numbers = f"expected {point.expected:.9g}, recomputed {point.actual:.9g}, absolute error {point.abs_error:.3g}"
+    numbers = f"expected {point.expected:.9g}, {actual} {point.actual:.9g}, absolute error {point.abs_error:.3g}"
     return f"{place}{numbers}"
 
 

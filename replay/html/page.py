@@ -32,7 +32,7 @@ _STYLE = """
 :root { color-scheme: light; }
 body { font: 15px/1.5 system-ui, sans-serif; color: #1d2530; background: #fff; margin: 0 auto; max-width: 1080px;
   padding: 24px; }
-h1 { font-size: 22px; margin: 0 0 4px; overflow-wrap: anywhere; } h2 { font-size: 17px; margin: 32px 0 8px; }
+h1 { font-size: 22px; margin: 36px 0 4px; overflow-wrap: anywhere; } h2 { font-size: 17px; margin: 32px 0 8px; }
 h3 { font-size: 14px; margin: 0 0 4px; overflow-wrap: anywhere; }
 .path { color: #5c6875; overflow-wrap: anywhere; }
 .verdict { display: inline-block; font-weight: 600; padding: 1px 10px; border-radius: 4px; background: #eceff3; }
@@ -76,7 +76,8 @@ def page(reports: Sequence[Shown], pictures: Sequence[Sequence[Picture]]) -> str
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
     title = ", ".join(_text(shown.report.bundle_id) for shown in reports)
-    body = "".join("".join(_bundle(shown, of)) for shown, of in zip(reports, pictures, strict=True))
+    overview = _overview(reports) if len(reports) > 1 else ""
+    body = overview + "".join("".join(_bundle(shown, of)) for shown, of in zip(reports, pictures, strict=True))
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
@@ -84,6 +85,22 @@ def page(reports: Sequence[Shown], pictures: Sequence[Sequence[Picture]]) -> str
         f"<title>Replay of {title}</title><style>{_STYLE}</style></head>\n<body>\n{body}\n"
         f"<script>{library}</script>\n<script>{_DRAW}</script>\n</body></html>\n"
     )
+
+
+def _overview(shown: Sequence[Shown]) -> str:
+    """Of several bundles: how each came out, and where what it took over or computed first differs."""
+    rows = []
+    for one in shown:
+        found = [handover.divergence for handover in one.handovers if handover.divergence is not None]
+        first = found[0] if found else one.report.first_divergence
+        where = "" if first is None else f"{'on the way to it, ' if found else ''}{first.stage}, {first.field}"
+        css = Verdict.DIVERGES if found else one.report.verdict
+        rows.append(
+            f"<tr><td class='text'>{_text(one.report.bundle_id)}</td><td class='name {css}'>{css}</td>"
+            f"<td class='text'>{escape(where)}</td></tr>"
+        )
+    head = "<th>bundle</th><th>outcome</th><th>first divergence</th>"
+    return f"<h1>{len(shown)} bundles</h1>\n<table><tr>{head}</tr>{''.join(rows)}</table>\n"
 
 
 def _bundle(shown: Shown, pictures: Sequence[Picture]) -> Iterator[str]:
@@ -95,7 +112,8 @@ def _bundle(shown: Shown, pictures: Sequence[Picture]) -> Iterator[str]:
         yield "<p>Not everything that the bundle promises, or nothing at all, could be verified.</p>\n"
     for found in shown.handovers:
         if found.divergence is not None:
-            yield _first(found.divergence, len(report.ranks), f"On the way from {_text(found.upstream)}")
+            title = f"On the way from {_text(found.upstream)}"
+            yield _first(found.divergence, len(report.ranks), title, "taken over")
     if report.first_divergence is not None:
         yield _first(report.first_divergence, len(report.ranks), "First divergence")
     for rank in report.ranks:
@@ -108,7 +126,7 @@ def _bundle(shown: Shown, pictures: Sequence[Picture]) -> Iterator[str]:
         yield from _figures(picture, len(report.ranks))
 
 
-def _first(first: Divergence, ranks: int, title: str) -> str:
+def _first(first: Divergence, ranks: int, title: str, actual: str = "recomputed") -> str:
     point = first.point
     place = [("rank", str(first.rank))] if ranks > 1 else []
     place += [("stage", first.stage), ("field", first.field)]
@@ -119,7 +137,7 @@ def _first(first: Divergence, ranks: int, title: str) -> str:
     counted = f"{plural(first.diverging_values, 'value')} in {plural(first.diverging_samples, 'sample')}"
     place += [
         ("recorded", f"{point.expected:.9g}"),
-        ("recomputed", f"{point.actual:.9g}"),
+        (actual, f"{point.actual:.9g}"),
         ("absolute error", f"{point.abs_error:.3g}"),
         ("diverging", counted if first.diverging_samples else "a scalar of the whole step"),
     ]

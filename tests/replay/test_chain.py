@@ -1,6 +1,7 @@
 """The first divergence of a whole chain: across steps, their ranks, and what each took over from its rollout."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -208,8 +209,11 @@ def test_the_command_says_it_in_all_three_ways(folder: Path, tmp_path: Path) -> 
     result = CliRunner().invoke(app, ["replay", str(folder), "--chain", "--html", str(html)])
     assert result.exit_code == 1
     assert "on the way to bundle step-1:" in result.stdout
+    assert re.search(r"sample s-5, token 2: expected \S+, taken over \S+, absolute error 0\.5", result.stdout)
     assert "from update: 8 samples taken over; response_length agrees" in result.stdout
-    assert "On the way from update" in html.read_text(encoding="utf-8")
+    page = html.read_text(encoding="utf-8")
+    assert "On the way from update" in page
+    assert "on the way to it, advantage.estimate, advantages" in page
     answer = json.loads(CliRunner().invoke(app, ["replay", str(folder), "--chain", "--json"]).stdout)
     found = answer["first_divergence"]
     assert (found["bundle_id"], found["in_handover"], found["sample_id"]) == ("step-1", True, "s-5")
