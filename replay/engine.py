@@ -16,6 +16,7 @@ import numpy as np
 from rollbook.replay.bundle.bundle import Bundle, Cohort
 from rollbook.replay.bundle.model import Capability, StageId, Tolerance
 from rollbook.replay.compare import compare, settled
+from rollbook.replay.conventional import of_whole_batch
 from rollbook.replay.culprit import find_culprit
 from rollbook.replay.result import (
     Divergence,
@@ -120,6 +121,8 @@ def _why_not(run: Run, stage: Stage, selection: Selection) -> tuple[Outcome | No
         return _UNVERIFIED[contract.capability], visible(refused or says)
     if refused:
         return Outcome.UNSUPPORTED, visible(refused)
+    if run.positions is not None and of_whole_batch(run.bundle.index.config, stage.id):
+        return Outcome.SKIPPED, "its convention measures all samples together, and only a part was selected"
     if lacking := tuple(_lacking(run, stage)):
         return Outcome.LACKING, f"the bundle does not record {', '.join(lacking)}"
     return None, ""

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from rollbook.replay import conventional
 from rollbook.replay.batch import Chain
 from rollbook.replay.blocks import blocks
 from rollbook.replay.kernels.advantages import grpo_advantages
@@ -27,6 +28,8 @@ def raw_rewards(chain: Chain) -> Results:
 def grouped_rewards(chain: Chain) -> Results:
     """Rewards relative to their group."""
     config = chain.batch.config
+    if conventional.names_advantages(config):
+        return conventional.rewards(chain)
     rewards = group_rewards(
         chain.batch.raw_rewards,
         chain.batch.group_index,
@@ -55,13 +58,18 @@ def distance(chain: Chain) -> Results:
 
 
 def advantages(chain: Chain) -> Results:
-    """Each sample's reward, once per token."""
-    return {"advantages": grpo_advantages(chain.rewards, chain.batch.lengths)}
+    """Each sample's reward, once per token, or what a named convention makes of it."""
+    if conventional.names_advantages(chain.batch.config):
+        return conventional.advantages(chain)
+    found = grpo_advantages(chain.rewards, chain.batch.lengths)
+    return {"advantages": found, "returns": found}
 
 
 def policy_terms(chain: Chain) -> Results:
     """The scalars of the loss, and each sample's share of them."""
     config = chain.batch.config
+    if conventional.names_loss(config):
+        return conventional.policy_terms(chain)
     found = [
         policy_loss(
             chain.tokens("old_log_probs")[tokens],

@@ -6,7 +6,7 @@ here; a new stage, payload or output is a line in it. The pages' formulas are in
 
 from collections.abc import Mapping
 
-from rollbook.replay import recompute, topologies
+from rollbook.replay import conventional, recompute, topologies
 from rollbook.replay.bundle.model import Capability, Config, Sample, StageId
 from rollbook.replay.stage import EXACT, Input, Origin, Output, Scope, Stage, Unit
 
@@ -75,18 +75,20 @@ STAGES: Mapping[StageId, Stage] = {
         ),
         Stage(
             StageId.ADVANTAGE_ESTIMATE, "v1", Capability.RECOMPUTE,
-            (Input("rewards", Origin.CHAIN), *_index("response_length"), *_config("advantage_estimator")),
-            (_payload("advantages"), _payload("returns", result="advantages", optional=True)),
+            (Input("rewards", Origin.CHAIN), *_index("response_length"), *_config("advantage_estimator"),
+             Input("values", Origin.PAYLOAD, conventional.needs_values, "a named convention estimates from values")),
+            (_payload("advantages"), _payload("returns", optional=True)),
             recompute.advantages, topologies.estimator_of_whole_rows,
         ),
         Stage(
             StageId.LOSS_POLICY, "v1", Capability.RECOMPUTE,
             (*_tensors("old_log_probs", "log_probs", "entropy", "advantages"),
              Input("advantages", Origin.CHAIN), *_index("loss_mask", "response_length"),
-             *_config("eps_clip", "eps_clip_high", "entropy_coef")),
+             *_config("eps_clip", "eps_clip_high", "entropy_coef"),
+             Input("rollout_log_probs", Origin.PAYLOAD, conventional.needs_sampler, "corrections are named")),
             (_term("pg_loss"), _term("entropy_loss"), _term("pg_clipfrac"), _term("ppo_kl"),
              _scalar("loss"), _scalar("pg_loss"), _scalar("entropy_loss"), _scalar("pg_clipfrac"), _scalar("ppo_kl")),
-            recompute.policy_terms, topologies.estimator_of_whole_rows, recompute.loss_rounding, scope=Scope.COHORT,
+            recompute.policy_terms, topologies.loss, recompute.loss_rounding, scope=Scope.COHORT,
         ),
         Stage(
             StageId.LOSS_VALUE, "v1", Capability.UNSUPPORTED, (), (), recompute.nothing,
@@ -103,6 +105,8 @@ TOKEN_PAYLOADS = (
     "log_probs",
     "ref_log_probs",
     "entropy",
+    "values",
+    "rollout_log_probs",
     *(output.payload for stage in STAGES.values() for output in stage.outputs if output.payload),
 )
 EXACT_FIELD_NAMES = frozenset(

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 
+from rollbook.replay import conventional
 from rollbook.replay.bundle.model import Index
 from rollbook.replay.kernels.kl import ESTIMATORS
 from rollbook.replay.text import visible
@@ -30,7 +31,9 @@ def any_topology(_: Index) -> str | None:
 
 
 def estimator(index: Index) -> str | None:
-    """An estimator without a kernel."""
+    """An estimator without a kernel, where no convention is named."""
+    if conventional.names_advantages(index.config):
+        return conventional.unknown_advantages(index)
     name = index.config.advantage_estimator
     if name in SUPPORTED_ESTIMATORS:
         return None
@@ -63,8 +66,17 @@ def estimator_of_whole_rows(index: Index) -> str | None:
     return estimator(index) or context_parallel(index)
 
 
+def loss(index: Index) -> str | None:
+    """What policy losses are refused for."""
+    if conventional.names_loss(index.config):
+        return conventional.unknown_loss(index) or context_parallel(index)
+    return estimator_of_whole_rows(index)
+
+
 def grouping(index: Index) -> str | None:
-    """What rewards by group are refused for."""
+    """What rewards by group are refused for. A named convention says what a group of one gets, and any size is one."""
+    if conventional.names_advantages(index.config):
+        return conventional.unknown_advantages(index)
     if index.config.grpo_std_normalization and index.config.n_samples_per_prompt == 1:
         return "a group of one has no standard deviation"
     return estimator(index) or flattened(index)

@@ -217,13 +217,15 @@ def _is_recorded(output: Output, manifest: Manifest, expected: Expected) -> bool
 
 
 def _groups(index: Index) -> Iterator[Problem]:
+    """A named convention says how it takes groups of any size."""
+    any_size = index.config.conventions is not None and index.config.conventions.advantages is not None
     size = index.config.n_samples_per_prompt
     members = Counter(sample.group_index for sample in index.samples)
     for group, count in members.items():
         if group is None:
             what = "no group_index, reward.post_process normalises by group"
             yield Problem(INDEX, "samples", what, "record the semantic group of every sample")
-        elif count != size:
+        elif count != size and not any_size:
             what = f"group {group} has {count} samples, config.n_samples_per_prompt is {size}"
             yield Problem(INDEX, "samples", what, "record whole groups")
 

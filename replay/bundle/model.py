@@ -21,6 +21,8 @@ from pydantic import (
     model_serializer,
 )
 
+from rollbook.replay.bundle.convention import Conventions
+
 MANIFEST: Final = "manifest.json"
 INDEX: Final = "index.json"
 EXPECTED: Final = "expected.json"
@@ -222,8 +224,10 @@ class Sample(Record):
     micro_batch_id: Id | None
 
 
-class Config(Record):
-    """The conventions under which the trainer computed the step."""
+class Config(Grown):
+    """The conventions under which the trainer computed the step; those of format 1.1.0 are named."""
+
+    ADDED = frozenset({"conventions"})
 
     advantage_estimator: Id
     n_samples_per_prompt: Size
@@ -233,6 +237,7 @@ class Config(Record):
     eps_clip: Annotated[float, Field(ge=0)]
     eps_clip_high: Annotated[float, Field(ge=0)]
     entropy_coef: float
+    conventions: Added[Conventions] = None
 
 
 class StepBundle(Record):
@@ -260,6 +265,10 @@ class Index(Grown):
     samples: Annotated[tuple[Sample, ...], Field(strict=False, fail_fast=True, min_length=1)]
     config: Config
     links: Added[Links] = None
+
+    def added(self) -> Iterator[str]:
+        yield from super().added()
+        yield from (f"config.{name}" for name in self.config.added())
 
 
 class RawRewards(Record):

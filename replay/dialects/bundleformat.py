@@ -11,8 +11,5 @@ ADVANTAGES = {
     "grpo": AdvantageRule(Normalization(eps=1e-6), hidden=False),
     "grpo without std": AdvantageRule(Normalization(std=Over.NONE), hidden=False),
 }
-LOSSES = {
-    "ppo, sum of sample means": LossRule(
-        Surrogate.PPO, Aggregation(Mode.SEQ_MEAN_TOKEN_MEAN, rows=Rows.ONE, row_floor=1.0)
-    )
-}
+SUM_OF_MEANS = Aggregation(Mode.SEQ_MEAN_TOKEN_MEAN, rows=Rows.ONE, row_floor=1.0)
+LOSSES = {"ppo, sum of sample means": LossRule(Surrogate.PPO, SUM_OF_MEANS, SUM_OF_MEANS)}

@@ -55,18 +55,19 @@ def _spread(given: Rewarded, rule: AdvantageRule) -> tuple[Array, Array]:
         return returns, returns
     rewards = xp.sum(given.token_rewards, axis=1)
     if rule.normalization is not None:
-        rewards = normalize(rewards, _groups(given, rule), rule.normalization)
+        rewards = normalize(rewards, groups_of(given.group_index, rule), rule.normalization)
     spread = xp.broadcast_to(rewards[:, None], given.mask.shape)
     spread = spread * xp.astype(given.mask, rewards.dtype) if rule.hidden else spread
     return spread, spread
 
 
-def _groups(given: Rewarded, rule: AdvantageRule) -> Array:
+def groups_of(group_index: Array, rule: AdvantageRule) -> Array:
+    """Each row's group under the rule: int64 [rows]."""
     if rule.grouping is Grouping.INDEX:
-        return given.group_index
-    xp = namespace(given.group_index)
-    counts = xp.unique_counts(given.group_index).counts
-    return given.group_index if bool(xp.all(counts == counts[0])) else xp.zeros_like(given.group_index)
+        return group_index
+    xp = namespace(group_index)
+    counts = xp.unique_counts(group_index).counts
+    return group_index if bool(xp.all(counts == counts[0])) else xp.zeros_like(group_index)
 
 
 def placed_at_end(rewards: Array, mask: Array) -> Array:

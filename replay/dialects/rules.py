@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rollbook.replay.kernels.aggregate import Aggregation
+from rollbook.replay.kernels.aggregate import Aggregation, Mode
 from rollbook.replay.kernels.groups import Normalization
 from rollbook.replay.kernels.masked import Masking
 from rollbook.replay.kernels.returns import Hole
@@ -71,9 +71,12 @@ class AdvantageRule:
         return self.spread is Spread.GAE
 
 
+_TOKEN_MEAN = Aggregation(Mode.TOKEN_MEAN, token_eps=1e-8)
+
+
 @dataclass(frozen=True, slots=True)
 class LossRule:
-    """A policy's loss.
+    """A policy's loss; `metrics`: how clipped fraction and KL to the old policy are reduced.
 
     `ratio_limit`: a token's log-ratio is held within it; `sequence_limit`: a row's is held below it; `row_floor`,
     `row_eps`, `row_masking`: how a row's mean log-ratio is taken; `through_tokens`: a row's ratio passes each token's
@@ -83,6 +86,7 @@ class LossRule:
 
     surrogate: Surrogate
     aggregation: Aggregation
+    metrics: Aggregation = _TOKEN_MEAN
     level: Level = Level.TOKEN
     ratio_limit: float | None = None
     sequence_limit: float | None = None

@@ -26,9 +26,9 @@ SUM_OF_MEANS = Aggregation(Mode.SEQ_MEAN_TOKEN_MEAN, rows=Rows.ONE, row_floor=1.
 """Not divided by the number of rows: the trainer scales it later."""
 SUM = Aggregation(Mode.TOKEN_SUM, masking=Masking.MULTIPLY)
 
-PPO = LossRule(Surrogate.PPO, SUM_OF_MEANS, dual=True)
-GSPO = LossRule(Surrogate.PPO, SUM_OF_MEANS, level=Level.SEQUENCE, through_tokens=False, dual=True)
-CISPO = LossRule(Surrogate.CISPO, SUM_OF_MEANS)
+PPO = LossRule(Surrogate.PPO, SUM_OF_MEANS, SUM_OF_MEANS, dual=True)
+GSPO = LossRule(Surrogate.PPO, SUM_OF_MEANS, SUM_OF_MEANS, level=Level.SEQUENCE, through_tokens=False, dual=True)
+CISPO = LossRule(Surrogate.CISPO, SUM_OF_MEANS, SUM_OF_MEANS)
 
 ADVANTAGES = {
     "grpo": replace(REPEAT, normalization=REWARDS, grouping=Grouping.EVEN_OR_BATCH),
@@ -43,7 +43,9 @@ ADVANTAGES = {
     "ppo": GAE,
     "ppo, normalized": replace(GAE, whitening=WHITENING),
 }
-_PER_TOKEN = {name: replace(rule, aggregation=SUM) for name, rule in (("ppo", PPO), ("gspo", GSPO), ("cispo", CISPO))}
+_PER_TOKEN = {
+    name: replace(rule, aggregation=SUM, metrics=SUM) for name, rule in (("ppo", PPO), ("gspo", GSPO), ("cispo", CISPO))
+}
 LOSSES = {
     "ppo": PPO,
     "gspo": GSPO,

@@ -1,0 +1,77 @@
+"""What format 1.1.0 adds to a bundle's config: the conventions under which the trainer computed advantages and loss.
+
+A convention is named (docs/kernels.md lists those that are known), and beside it stand the numbers that a run chooses.
+A bundle without them is of format 1.0.0, whose conventions are fixed.
+"""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+Label = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+Positive = Annotated[float, Field(gt=0)]
+
+
+class Part(BaseModel):
+    """Strict, like every part of a bundle's metadata."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class NamedConvention(Part):
+    framework: Label
+    version: Label
+    name: Label
+
+    def __str__(self) -> str:
+        return f"{self.framework} {self.version} {self.name}"
+
+
+class WholeBatch(Part):
+    """What a loss is divided by instead of what the bundle shows: tokens and sequences of the whole batch, the constant
+    length, the ranks that gradients are averaged over afterwards."""
+
+    tokens: Positive | None = None
+    sequences: Positive | None = None
+    length: Positive | None = None
+    ranks: Positive = 1.0
+
+
+class Reached(StrEnum):
+    """What one ratio of trainer and sampler belongs to."""
+
+    TOKEN = "token"
+    SEQ_SUM = "seq_sum"
+    SEQ_MEAN = "seq_mean"
+
+
+class Outlier(StrEnum):
+    """What becomes of a token whose ratio lies outside the bounds: its weight is truncated, or zero; or it has no
+    weight and is rejected, taken out of the loss mask."""
+
+    TRUNCATE = "truncate"
+    ZERO = "zero"
+    REJECT = "reject"
+
+
+class Correction(Part):
+    """Importance correction by old_log_probs - rollout_log_probs (a payload), its log-ratio held within +-`limit`."""
+
+    reach: Annotated[Reached, Field(strict=False)] = Reached.TOKEN
+    least: Annotated[float, Field(ge=0)] | None = None
+    most: Positive | None = None
+    outside: Annotated[Outlier, Field(strict=False)] = Outlier.TRUNCATE
+    limit: Positive | None = None
+
+
+class Conventions(Part):
+    advantages: NamedConvention | None = None
+    loss: NamedConvention | None = None
+    gamma: Annotated[float, Field(ge=0, le=1)] = 1.0
+    lam: Annotated[float, Field(ge=0, le=1)] = 1.0
+    eps_clip_c: Positive | None = None
+    tau_pos: Positive = 1.0
+    tau_neg: Positive = 1.05
+    whole_batch: WholeBatch = Field(default_factory=WholeBatch)
+    corrections: Annotated[tuple[Correction, ...], Field(strict=False, max_length=8)] = ()

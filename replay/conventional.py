@@ -1,0 +1,198 @@
+"""Stages under the conventions that a bundle of format 1.1.0 names, instead of those that format 1.0.0 fixes."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from rollbook.replay.batch import Batch, Chain
+from rollbook.replay.bundle.convention import Conventions, NamedConvention, Outlier
+from rollbook.replay.bundle.model import Config, Index, StageId
+from rollbook.replay.dialects.convention import AdvantageConvention, LossConvention
+from rollbook.replay.dialects.estimate import Rewarded, estimate, groups_of, placed_at_end
+from rollbook.replay.dialects.loss import Bounds, Policies, PolicyLoss, policy_loss
+from rollbook.replay.dialects.rules import AdvantageRule
+from rollbook.replay.dialects.table import ADVANTAGES, LOSSES
+from rollbook.replay.kernels.aggregate import Totals, aggregate
+from rollbook.replay.kernels.array import Array, device, namespace
+from rollbook.replay.kernels.correction import Outside, Reach, Weighting, importance_weights, is_within, log_weights
+from rollbook.replay.kernels.groups import Level, normalize
+from rollbook.replay.kernels.masked import count, hide
+from rollbook.replay.stage import Results
+from rollbook.replay.text import visible
+
+_ADVANTAGES: Mapping[tuple[str, str, str], AdvantageConvention] = {
+    (one.framework, one.version, one.name): one for one in ADVANTAGES
+}
+_LOSSES: Mapping[tuple[str, str, str], LossConvention] = {(one.framework, one.version, one.name): one for one in LOSSES}
+
+
+def conventions_of(config: Config) -> Conventions:
+    """Those of a bundle, all absent in format 1.0.0."""
+    return config.conventions or Conventions()
+
+
+def names_advantages(config: Config) -> bool:
+    return conventions_of(config).advantages is not None
+
+
+def names_loss(config: Config) -> bool:
+    return conventions_of(config).loss is not None
+
+
+def needs_values(config: Config) -> bool:
+    """Whether advantages are estimated from values."""
+    named = conventions_of(config).advantages
+    found = None if named is None else _ADVANTAGES.get(_key(named))
+    return found is not None and found.rule.needs_values
+
+
+def needs_sampler(config: Config) -> bool:
+    """Whether the loss is corrected by the sampler's log-probs."""
+    return names_loss(config) and bool(conventions_of(config).corrections)
+
+
+def unknown_advantages(index: Index) -> str | None:
+    """A named convention of advantages that is not known."""
+    named = conventions_of(index.config).advantages
+    return None if named is None or _key(named) in _ADVANTAGES else _unknown("advantages", named)
+
+
+def unknown_loss(index: Index) -> str | None:
+    """A named convention of losses that is not known."""
+    named = conventions_of(index.config).loss
+    return None if named is None or _key(named) in _LOSSES else _unknown("loss", named)
+
+
+def of_whole_batch(config: Config, stage: StageId) -> bool:
+    """Whether a stage sees all samples at once, so that a part of them cannot be recomputed."""
+    if stage not in (StageId.REWARD_POST_PROCESS, StageId.ADVANTAGE_ESTIMATE) or not names_advantages(config):
+        return False
+    rule = _rule(config)
+    normalization = rule.normalization
+    return rule.whitening is not None or (
+        normalization is not None and Level.BATCH in (normalization.mean, normalization.std)
+    )
+
+
+def rewards(chain: Chain) -> Results:
+    """Rewards of their group, as the convention normalises them."""
+    batch, rule = chain.batch, _rule(chain.batch.config)
+    xp = namespace(batch.raw_rewards)
+    if rule.normalization is None:
+        return {"rewards": batch.raw_rewards}
+    raw = xp.astype(batch.raw_rewards, xp.float64)
+    found = normalize(raw, groups_of(batch.group_index, rule), rule.normalization)
+    return {"rewards": xp.astype(found, batch.raw_rewards.dtype)}
+
+
+def advantages(chain: Chain) -> Results:
+    """Advantages and returns of the normalised rewards."""
+    batch, named = chain.batch, conventions_of(chain.batch.config)
+    rows = _Rows(batch)
+    xp = rows.xp
+    values = batch.tensors.get("values")
+    given = Rewarded(
+        placed_at_end(xp.astype(chain.rewards, xp.float64), rows.mask),
+        rows.mask,
+        values=None if values is None else rows.matrix(values),
+        gamma=named.gamma,
+        lam=named.lam,
+    )
+    estimated, returns = estimate(given, replace(_rule(batch.config), normalization=None))
+    return {"advantages": rows.flat(estimated), "returns": rows.flat(returns)}
+
+
+def policy_terms(chain: Chain) -> Results:
+    """The scalars of the loss, and each sample's masked mean of them."""
+    config, named = chain.batch.config, conventions_of(chain.batch.config)
+    convention = _LOSSES[_key(_required(named.loss))]
+    rows = _Rows(chain.batch)
+    xp = rows.xp
+    new, old, advantage, entropy = (
+        rows.matrix(chain.tokens(name)) for name in ("log_probs", "old_log_probs", "advantages", "entropy")
+    )
+    weights, kept = _corrected(chain, rows, named, old)
+    bounds = Bounds(
+        low=config.eps_clip,
+        high=config.eps_clip_high,
+        dual=named.eps_clip_c if named.eps_clip_c is not None else convention.dual,
+        positive=named.tau_pos,
+        negative=named.tau_neg,
+    )
+    totals = Totals(**named.whole_batch.model_dump())
+    found = policy_loss(Policies(new, old, advantage, kept, weights), convention.rule, bounds, totals)
+    entropy_loss = aggregate(entropy, kept, convention.rule.aggregation, totals)
+    tokens = _tokens(found, entropy)
+    scalars = {
+        "loss": found.loss - config.entropy_coef * entropy_loss,
+        "pg_loss": found.loss,
+        "entropy_loss": entropy_loss,
+        "pg_clipfrac": aggregate(tokens["pg_clipfrac"], kept, convention.rule.metrics),
+        "ppo_kl": aggregate(tokens["ppo_kl"], kept, convention.rule.metrics),
+    }
+    rows_count = xp.clip(count(kept, new, axis=1), 1.0, None)
+    means = {f"sample_{name}": xp.sum(hide(value, kept), axis=1) / rows_count for name, value in tokens.items()}
+    return {name: xp.astype(value, xp.float32) for name, value in {**scalars, **means}.items()}
+
+
+def _tokens(found: PolicyLoss, entropy: Array) -> dict[str, Array]:
+    xp = namespace(entropy)
+    return {
+        "pg_loss": found.losses,
+        "entropy_loss": entropy,
+        "pg_clipfrac": xp.astype(found.clipped, xp.float64),
+        "ppo_kl": -found.log_ratios,
+    }
+
+
+def _corrected(chain: Chain, rows: "_Rows", named: Conventions, old: Array) -> tuple[Array | None, Array]:
+    """(weights, loss mask): every correction in turn."""
+    weights, kept = None, rows.mask
+    for rule in named.corrections:
+        sampler = rows.matrix(chain.tokens("rollout_log_probs"))
+        logs = log_weights(old, sampler, rows.mask, Reach(rule.reach), limit=rule.limit)
+        if rule.outside is Outlier.REJECT:
+            kept = kept & is_within(rows.xp.exp(logs), rule.least, rule.most)
+            continue
+        weighting = Weighting(least=rule.least, most=rule.most, outside=Outside(rule.outside))
+        found = importance_weights(logs, weighting)
+        weights = found if weights is None else weights * found
+    return weights, kept
+
+
+class _Rows:
+    """Flat tokens as a matrix [samples, longest], float64, and back."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.xp: Any = namespace(batch.lengths)
+        longest = max(int(self.xp.max(batch.lengths)), 1)
+        places = self.xp.arange(longest, dtype=batch.lengths.dtype, device=device(batch.lengths))
+        self.there = places[None, :] < batch.lengths[:, None]
+        self.mask = self.there & False
+        self.mask[self.there] = batch.mask
+
+    def matrix(self, flat: Array) -> Array:
+        found = self.xp.zeros(self.there.shape, dtype=self.xp.float64, device=device(flat))
+        found[self.there] = self.xp.astype(flat, self.xp.float64)
+        return found
+
+    def flat(self, matrix: Array) -> Array:
+        return self.xp.astype(matrix[self.there], self.xp.float32)
+
+
+def _rule(config: Config) -> AdvantageRule:
+    return _ADVANTAGES[_key(_required(conventions_of(config).advantages))].rule
+
+
+def _required(named: NamedConvention | None) -> NamedConvention:
+    if named is None:
+        raise ValueError("the bundle names no convention")
+    return named
+
+
+def _key(named: NamedConvention) -> tuple[str, str, str]:
+    return named.framework, named.version, named.name
+
+
+def _unknown(what: str, named: NamedConvention) -> str:
+    return f"conventions.{what} '{visible(str(named))}' is not known; docs/kernels.md says how to add it"
