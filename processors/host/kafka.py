@@ -33,6 +33,9 @@ class Kafka(Protocol):
     def reader(self, *, committed: bool = True) -> Any:
         """A consumer without a group, of partitions that it is told."""
 
+    def asker(self, *, committed: bool) -> Any:
+        """A consumer that is only asked for offsets, kept from one question to the next."""
+
     def plain_producer(self) -> Any:
         """A producer without transactions, for the lease clerk."""
 
@@ -45,6 +48,7 @@ class Cluster:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._askers: dict[bool, Any] = {}
 
     def producer(self, name: str, timeout_ms: int) -> Any:
         return clients.transactional_producer(self._settings, name, timeout_ms)
@@ -54,6 +58,11 @@ class Cluster:
 
     def reader(self, *, committed: bool = True) -> Any:
         return clients.reader(self._settings, committed=committed)
+
+    def asker(self, *, committed: bool) -> Any:
+        if committed not in self._askers:
+            self._askers[committed] = self.reader(committed=committed)
+        return self._askers[committed]
 
     def plain_producer(self) -> Any:
         return clients.clerk_producer(self._settings)

@@ -330,8 +330,7 @@ class Host:
                 logger.warning("abort failed too: %s", again)
             else:
                 touched = {p for p, ledger in self._ledgers.items() if ledger.journal.mark()}
-                if self._stand(touched | self._unseen.keys() & self._ledgers.keys()):
-                    self._unseen.clear()
+                if self._stand(touched):
                     self._rewind()
                     return
         # 7. A time-out leaves the outcome unknown: nothing in memory can be trusted.

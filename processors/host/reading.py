@@ -1,7 +1,7 @@
 """Reading a partition from one offset to another, by a consumer of its own that belongs to no group."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from confluent_kafka import Message, TopicPartition
 
@@ -19,19 +19,14 @@ STILL_S = 30.0
 
 def ends_of(kafka: Kafka, clock: Clock, places: Iterable[Place]) -> list[tuple[int, int]]:
     """The last stable offset and the end of each place."""
-    stable, real = kafka.reader(), kafka.reader(committed=False)
 
-    def end(asked: Any, topic: str, partition: int) -> int:
-        place = TopicPartition(topic, partition)
+    def end(topic: str, partition: int, *, committed: bool) -> int:
+        place, asker = TopicPartition(topic, partition), kafka.asker(committed=committed)
         what = f"watermarks of {topic}:{partition}"
-        _, offset = retried(clock, what, lambda: asked.get_watermark_offsets(place, timeout=REQUEST_TIMEOUT_S))
+        _, offset = retried(clock, what, lambda: asker.get_watermark_offsets(place, timeout=REQUEST_TIMEOUT_S))
         return int(offset)
 
-    try:
-        return [(end(stable, *place), end(real, *place)) for place in places]
-    finally:
-        stable.close()
-        real.close()
+    return [(end(*place, committed=True), end(*place, committed=False)) for place in places]
 
 
 def records(kafka: Kafka, clock: Clock, start: TopicPartition, end: int, *, committed: bool) -> Iterator[Message]:

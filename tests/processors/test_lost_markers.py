@@ -64,6 +64,10 @@ def test_what_hangs_after_a_restart_of_the_broker_is_ended(
     recount.check_decisions(lifecycle, decisions, recount.Codec())
     assert len(decisions) == len(records) + len(more)
     assert not _hangs(settings)
+    asking = group_consumer(settings, f"{settings.topic_prefix}asking", SESSION_TIMEOUT_MS)
+    (told,) = asking.committed([TopicPartition(settings.topic(Topic.LIFECYCLE), 0)], timeout=10)
+    asking.close()
+    assert told.offset == len(records) + len(more)
 
 
 def _die_in_a_transaction(settings: Settings, broker: EmbeddedBroker) -> None:

@@ -72,14 +72,20 @@ _MOST = Profile(
     outage=0.03,
     jump=0.03,
     slow_markers=0.3,
-    lost_markers=0.05,
+    lost_markers=0.1,
     slow=0.05,
 )
 CALM = Profile()
 
 
+FORGETFUL = Profile(lost_markers=0.3, abortable=0.1, crash=0.1, pause_in_call=0.03, crowd=0.2)
+"""A broker that loses markers, and not much else: lost ones do harm where several meet in a row."""
+
+
 def draw(source: random.Random) -> Profile:
-    """A profile: every fault off, rare or frequent."""
+    """A profile: every fault off, rare or frequent; now and then that of a forgetful broker."""
+    if source.random() < 0.15:
+        return FORGETFUL
     return Profile(
         **{found.name: getattr(_MOST, found.name) * source.choice((0.0, 0.0, 0.3, 1.0)) for found in fields(Profile)}
     )

@@ -41,6 +41,9 @@ class SimKafka:
     def reader(self, *, committed: bool = True) -> Any:
         return SimReader(self._broker, self._process, committed=committed)
 
+    def asker(self, *, committed: bool) -> Any:
+        return self.reader(committed=committed)
+
     def plain_producer(self) -> Any:
         made = SimPlainProducer(self._broker, self._process)
         self._clients.append(made)

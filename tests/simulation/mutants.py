@@ -123,6 +123,11 @@ _TABLE: tuple[tuple[int, str, *tuple[Edit, ...]], ...] = (
     ),
     (2, "what hangs is not ended", (Takeover.press, "self._end(self._taken[owner], group)", "pass")),
     (2, "a partition is written to where decisions hang", (Opening._read, "self._takeover.settle(group)", "pass")),
+    (
+        3,
+        "nobody looks whether the last commit can be seen",
+        (Host._look_at_commits, "not self._stand", "False and self._stand"),
+    ),
     (3, "begin before the fold", (Host._process, FOLD, f"{BEGIN}; {FOLD}")),
     (
         3,
@@ -157,7 +162,12 @@ _TABLE: tuple[tuple[int, str, *tuple[Edit, ...]], ...] = (
     (
         4,
         "an abort whose markers were lost is gone on from",
-        (Host._recover, "self._stand(touched | self._unseen.keys() & self._ledgers.keys())", "True"),
+        (Host._recover, "self._stand(touched)", "True"),
+    ),
+    (
+        4,
+        "an abort takes a hidden commit back",
+        (Takeover.stands_at, "or self._seen() != (next_offset, next_offset)", ""),
     ),
     (4, "the transaction is not aborted", (Host._recover, "self._transactions.abort()", "pass")),
     (

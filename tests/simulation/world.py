@@ -4,7 +4,7 @@ import logging
 import random
 import threading
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.host import loop, watch
@@ -194,9 +194,9 @@ class World:
         instance.process.kill()
 
     def _heal(self) -> None:
-        """No more faults: now all must be decided."""
+        """No more faults, but for a broker that is forgetful: now all must be decided."""
         self._healing = self._scheduler.now + HEAL_S
-        self._faults.profile = CALM
+        self._faults.profile = replace(CALM, lost_markers=self._faults.profile.lost_markers)
         self._broker.down_until = 0.0
         for instance in self._instances:
             instance.process.paused_until = 0.0
