@@ -2,9 +2,10 @@
 
     python -m rollbook.tests.replay.fuzz [MINUTES]
 
-is the long programme of which test_fuzz.py runs a share. Whatever is in a bundle: inspect, validate and replay answer,
-or refuse in one line with file and remedy; nothing outside the bundle is opened, nothing is imported, executed or
-unpickled; what is accepted can be written and read again, and torch reads the same from it.
+is the long programme of which test_fuzz.py runs a share: each field with each of some values and each byte with all of
+its others (five minutes), then anything anywhere for as long as was said. Whatever is in a bundle: inspect, validate and
+replay answer, or refuse in one line with file and remedy; nothing outside the bundle is opened, nothing is imported,
+executed or unpickled; what is accepted can be written and read again, and torch reads the same from it.
 """
 
 import hashlib
@@ -338,9 +339,9 @@ def every_byte() -> tuple[int, int]:
 
 
 def main(minutes: float) -> None:
-    end = time.monotonic() + 60 * minutes
     for name, tried, accepted in (("every field", *every_field()), ("every byte", *every_byte())):
         print(f"{name}: {tried:,} tried, {accepted:,} accepted", flush=True)
+    end = time.monotonic() + 60 * minutes
     totals = {case[0]: [0, 0] for case in CASES}
     while time.monotonic() < end:
         for case in CASES:
