@@ -55,7 +55,8 @@ def stages() -> str:
         ),
         "A bundle of which nothing was verified is no pass: exit code 4.",
         "## Topologies without a contract",
-        f"Estimators other than {', '.join(map(code, SUPPORTED_ESTIMATORS))}, by the names that trainers give them; "
+        "Where a bundle names no convention (format 1.1.0): estimators other than "
+        f"{', '.join(map(code, SUPPORTED_ESTIMATORS))}, by the names that trainers give them; "
         "context-parallel shards (cp above 1); flattened agentic samples (a group with more samples than "
         "`n_samples_per_prompt`). Each fails as unsupported, by name.",
         table(("advantage_estimator", "what it is"), estimators),
