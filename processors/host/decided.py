@@ -21,26 +21,21 @@ def first_undecided(kafka: Kafka, clock: Clock, decisions: str, partition: int) 
     return 0 if last is None else decode_as(Decision, last).source.offset + 1
 
 
-def last_position(
-    kafka: Kafka, clock: Clock, ledger: str, partition: int, *, committed: bool = True
-) -> Position | None:
-    """The partition's `Position`, as far as what is committed can be read; or whatever was written last."""
+def last_position(kafka: Kafka, clock: Clock, ledger: str, partition: int) -> Position | None:
+    """The partition's `Position`, as far as what is committed can be read."""
     key = position_key(partition)
-    last = _last(kafka, clock, (ledger, partition), lambda record: record.key() == key, committed=committed)
+    last = _last(kafka, clock, (ledger, partition), lambda record: record.key() == key)
     return None if last is None else decode_position(last)
 
 
-def _last(
-    kafka: Kafka, clock: Clock, place: Place, wanted: Callable[[Message], bool], *, committed: bool = True
-) -> bytes | None:
-    """The last value that is wanted, looked for from the end backwards."""
-    [(stable, real)] = ends_of(kafka, clock, [place])
-    end = stable if committed else real
+def _last(kafka: Kafka, clock: Clock, place: Place, wanted: Callable[[Message], bool]) -> bytes | None:
+    """The last committed value that is wanted, looked for from the end backwards."""
+    [(end, _)] = ends_of(kafka, clock, [place])
     look = _FIRST_LOOK
     while True:
         start = max(0, end - look)
         last: bytes | None = None
-        for record in records(kafka, clock, TopicPartition(*place, start), end, committed=committed):
+        for record in records(kafka, clock, TopicPartition(*place, start), end, committed=True):
             value = record.value()
             assert not isinstance(value, str), "values are bytes"
             if value is not None and wanted(record):

@@ -21,6 +21,7 @@ from rollbook.processors.host.kafka import Kafka
 from rollbook.processors.host.logs import at
 from rollbook.processors.host.reading import Place, ends_of, records
 from rollbook.processors.host.transaction import OutcomeUnknown, Transactions, signed_by
+from rollbook.processors.ledger.keys import decode_position, position_key
 from rollbook.schemas.records.ledger import Position
 
 logger = logging.getLogger("rollbook.processor")
@@ -82,7 +83,7 @@ class Takeover:
         if owner is None:
             if now - self._since < NAMELESS_S:
                 return True
-            position = self._position(committed=True)
+            position = self._position()
             owner = None if position is None else position.transactional_id
             if owner is None or now - self._since > 2 * NAMELESS_S:
                 return False
@@ -129,12 +130,11 @@ class Takeover:
     def _end(self, taken: Transactions, group: Consumer) -> None:
         """What hangs is taken back; a dead letter passes: rather twice than never. Where markers were lost in some
         places only, a half of a commit may be visible already; not so of a zombie, whose offsets the group refused:
-        another has written since."""
+        then it is another who has come further."""
         taken.start_over()  # an own id too: whatever is under way has ended then
         held = [place for place, owner in self._held().items() if owner == taken.name]
         ledger, decided = self._seen()
-        latest = self._position(committed=False)
-        if ledger != decided and latest is not None and latest.transactional_id == taken.name:
+        if ledger != decided and taken.name in self._ahead(ledger, decided):
             raise PartitionUnusable(
                 f"{self._settings.topic(Topic.LIFECYCLE)}:{self._partition}: a broker lost some markers of a "
                 f"transaction of {taken.name}, and wrote others: the ledger stands at {ledger}, decisions go to "
@@ -153,13 +153,26 @@ class Takeover:
 
     def _seen(self) -> tuple[int, int]:
         """Where ledger and decisions stand for who reads what is committed."""
-        position, decisions = self._position(committed=True), self._settings.topic(Topic.DECISIONS)
+        position, decisions = self._position(), self._settings.topic(Topic.DECISIONS)
         decided = first_undecided(self._kafka, self._clock, decisions, self._partition)
         return 0 if position is None else position.next_offset, decided
 
-    def _position(self, *, committed: bool) -> Position | None:
+    def _ahead(self, ledger: int, decided: int) -> set[str]:
+        """Who brought the partition as far as the one of the two that is ahead."""
+        if ledger > decided:
+            seen = self._position()
+            return set() if seen is None else {seen.transactional_id}
+        place, key = self._places[0], position_key(self._partition)
+        [(stable, end)] = ends_of(self._kafka, self._clock, [place])
+        hidden = records(self._kafka, self._clock, TopicPartition(*place, stable), end, committed=False)
+        written = [record.value() for record in hidden if record.key() == key]
+        positions = [decode_position(value) for value in written if isinstance(value, bytes)]
+        others = {one.transactional_id for one in positions if one.next_offset == decided}
+        return others or {one.transactional_id for one in positions}
+
+    def _position(self) -> Position | None:
         ledger = self._settings.topic(Topic.LEDGER)
-        return last_position(self._kafka, self._clock, ledger, self._partition, committed=committed)
+        return last_position(self._kafka, self._clock, ledger, self._partition)
 
     def _held(self) -> dict[Place, str]:
         """Places with an open transaction, and whose: its first record there lies at the last stable offset, and names
