@@ -18,6 +18,7 @@ from pydantic import (
     PlainSerializer,
     SerializerFunctionWrapHandler,
     StringConstraints,
+    ValidationInfo,
     model_serializer,
 )
 
@@ -69,8 +70,12 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
-def _not_null(value: object) -> object:
-    if value is None:
+FROM_FILE: Final = {"of": "file"}
+"""The validation context of what is read from a file: there a key is absent or used, while code may say None."""
+
+
+def _not_null(value: object, info: ValidationInfo) -> object:
+    if value is None and info.context == FROM_FILE:
         raise ValueError("Input should not be null: leave the key out")
     return value
 

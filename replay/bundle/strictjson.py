@@ -6,6 +6,7 @@ from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from rollbook.replay.bundle.model import FROM_FILE
 from rollbook.replay.bundle.problems import CAPTURE_AGAIN, Problem, Refused, problems_of
 from rollbook.replay.text import visible
 
@@ -58,7 +59,7 @@ def parse(file: str, data: bytes, model: type[M]) -> M:
     except ValueError:
         raise Refused(Problem(file, "", "a number with too many digits", CAPTURE_AGAIN)) from None
     try:
-        return model.model_validate(content)
+        return model.model_validate(content, context=FROM_FILE)
     except ValidationError as error:
         raise Refused(*problems_of(file, error)) from None
 

@@ -3,7 +3,7 @@
     python -m rollbook.tests.replay.fuzz [MINUTES]
 
 is the long programme of which test_fuzz.py runs a share: each field with each of some values and each byte with all of
-its others (five minutes), then anything anywhere for as long as was said. Whatever is in a bundle: inspect, validate and
+its others (minutes), then anything anywhere for as long as was said. Whatever is in a bundle: inspect, validate and
 replay answer, or refuse in one line with file and remedy; nothing outside the bundle is opened, nothing is imported,
 executed or unpickled; what is accepted can be written and read again, and torch reads the same from it.
 """
