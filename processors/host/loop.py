@@ -37,6 +37,7 @@ logger = logging.getLogger("rollbook.processor")
 
 LEASE_LOOK_S = 0.1
 COMMIT_LOOK_S = 2.0
+CLOSE_S = 10.0
 MANY_CHANGES = 20_000
 """Ledger rows above which a transaction is given the time it takes: the end of a run forgets all of it at once."""
 
@@ -111,7 +112,14 @@ class Host:
             pass
         finally:
             self._clerk.close()
-            self._consumer.close()
+            self._leave()
+
+    def _leave(self) -> None:
+        """librdkafka was seen never to come back from closing a member that had been fenced in a rebalance."""
+        try:
+            self._kafka.caller().run(self._consumer.close, CLOSE_S)
+        except TimeoutError:
+            logger.warning("the consumer did not close within %.0f s: ending without it", CLOSE_S)
 
     def _introduce(self) -> bool:
         """A turn before anything is ours: only errors are of interest."""

@@ -1,14 +1,19 @@
 """A partition under way from one process to another has an owner again, whoever dies meanwhile: on the real broker."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from confluent_kafka import TopicPartition
 
 from rollbook.infra.settings import Settings, Topic
+from rollbook.processors.host import loop
 from rollbook.processors.host.clients import group_consumer, transactional_producer
+from rollbook.processors.host.kafka import Cluster
+from rollbook.processors.host.loop import Host
 from rollbook.processors.host.transaction import LONG_MS
 from rollbook.processors.ledger.keys import position_key
 from rollbook.schemas.codec import encode
@@ -78,3 +83,35 @@ def test_a_long_transaction_of_a_dead_newcomer_is_ended_by_who_takes_over(settin
         send(settings, [(partition, run_id.encode(), _configured(run_id)) for partition, run_id in RUNS.items()])
         _await(lambda: _decided(settings) == len(RUNS), seconds=20)
     del dead  # it lived until here, as a zombie does
+
+
+class NeverClosed:
+    """A consumer that librdkafka does not let go."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._consumer, name)
+
+    def close(self) -> None:
+        time.sleep(60)
+
+
+class Holding(Cluster):
+    """Makes such consumers."""
+
+    def consumer(self, name: str, session_timeout_ms: int) -> Any:
+        return NeverClosed(super().consumer(name, session_timeout_ms))
+
+
+def test_a_host_ends_though_its_consumer_does_not_close(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(loop, "CLOSE_S", 0.2)
+    stop = threading.Event()
+    stop.set()
+    began = time.monotonic()
+    Host(settings, "p0", SESSION_TIMEOUT_MS, kafka=Holding(settings)).run(stop)
+    assert time.monotonic() - began < 30
+    assert "the consumer did not close" in caplog.text
