@@ -8,13 +8,14 @@ import numpy as np
 
 from rollbook.replay.bundle.bundle import Bundle
 from rollbook.replay.bundle.model import Config, Sample
-from rollbook.replay.kernels.array import Array
+from rollbook.replay.kernels.array import Array, namespace
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Arrays: `raw_rewards` and `rewards` float32 [samples], `group_index` and `lengths` int64 [samples] (`group_index`
-    None where the bundle has no groups), `mask` bool [tokens], `tensors` float32 [tokens] by payload name."""
+    None where the bundle has no groups), `mask` bool [tokens], `tensors` float32 [tokens] by payload name;
+    `cohort_rewards`, `cohort_groups`: of the members of these groups that were not consumed, [members], if any."""
 
     samples: tuple[Sample, ...]
     config: Config
@@ -24,6 +25,16 @@ class Batch:
     raw_rewards: Array
     rewards: Array
     tensors: Mapping[str, Array]
+    cohort_rewards: Array | None = None
+    cohort_groups: Array | None = None
+
+    def with_cohort(self) -> tuple[Array, Array]:
+        """Raw rewards and groups of the samples, and behind them those of the members that were not consumed."""
+        if self.cohort_rewards is None:
+            return self.raw_rewards, self.group_index
+        xp = namespace(self.raw_rewards)
+        rewards = xp.concat([self.raw_rewards, self.cohort_rewards])
+        return rewards, xp.concat([self.group_index, self.cohort_groups])
 
 
 @dataclass(slots=True)
@@ -55,6 +66,9 @@ def batch_of(bundle: Bundle, positions: Sequence[int] | None, token_payloads: Se
     rewards = recorded.rewards if recorded else [sample.reward for sample in everyone]
     mask = np.frombuffer(b"".join(sample.loss_mask for sample in samples), dtype=np.bool_)
 
+    of_groups = set(groups)
+    others = [one for one in bundle.index.cohort or () if one.group_index in of_groups]
+
     def array(values: Any, dtype: type) -> Array:
         return xp.asarray(np.array(values, dtype=dtype))
 
@@ -67,6 +81,8 @@ def batch_of(bundle: Bundle, positions: Sequence[int] | None, token_payloads: Se
         raw_rewards=array([sample.raw_reward for sample in samples], np.float32),
         rewards=array(np.asarray(rewards)[chosen], np.float32),
         tensors={name: xp.asarray(bundle.tensors[name][tokens]) for name in token_payloads if name in bundle.tensors},
+        cohort_rewards=array([one.raw_reward for one in others], np.float32) if others else None,
+        cohort_groups=array([one.group_index for one in others], np.int64) if others else None,
     )
 
 

@@ -80,9 +80,9 @@ def rewards(chain: Chain) -> Results:
     xp = namespace(batch.raw_rewards)
     if rule.normalization is None:
         return {"rewards": batch.raw_rewards}
-    raw = xp.astype(batch.raw_rewards, xp.float64)
-    found = normalize(raw, groups_of(batch.group_index, rule), rule.normalization)
-    return {"rewards": xp.astype(found, batch.raw_rewards.dtype)}
+    raw, groups = batch.with_cohort()
+    found = normalize(xp.astype(raw, xp.float64), groups_of(groups, rule), rule.normalization)
+    return {"rewards": xp.astype(found[: batch.raw_rewards.shape[0]], batch.raw_rewards.dtype)}
 
 
 def advantages(chain: Chain) -> Results:

@@ -8,6 +8,7 @@ import numpy as np
 
 from rollbook.replay.blame import LossShift, LossTokens, blame_log_prob, blame_raw_reward
 from rollbook.replay.bundle.model import StageId
+from rollbook.replay.conventional import names_advantages, names_loss
 from rollbook.replay.result import FieldResult, Point, most_specific
 from rollbook.replay.rounding import group_rounding
 from rollbook.replay.run import Floats, Run
@@ -31,9 +32,11 @@ def find_culprit(run: Run, stage: StageId, fields: tuple[FieldResult, ...]) -> t
     """The value to show for a diverging stage, and what is known beyond it."""
     field = most_specific(fields)
     assert field.first is not None
-    if stage is StageId.REWARD_POST_PROCESS:
+    config = run.bundle.index.config
+    # Blame inverts the formulas of format 1.0.0; under a named convention what differs first is all that is known.
+    if stage is StageId.REWARD_POST_PROCESS and not names_advantages(config) and not run.bundle.index.cohort:
         return _of_rewards(run, stage, field, field.first)
-    if stage is StageId.LOSS_POLICY:
+    if stage is StageId.LOSS_POLICY and not names_loss(config):
         return _of_loss(run, field, field.first, traced=any(found.unit is not Unit.SCALAR for found in fields))
     return field.first, ""
 

@@ -30,20 +30,16 @@ def grouped_rewards(chain: Chain) -> Results:
     config = chain.batch.config
     if conventional.names_advantages(config):
         return conventional.rewards(chain)
-    rewards = group_rewards(
-        chain.batch.raw_rewards,
-        chain.batch.group_index,
-        config.n_samples_per_prompt,
-        divide_by_std=config.grpo_std_normalization,
-    )
-    return {"rewards": rewards}
+    raw, groups = chain.batch.with_cohort()
+    rewards = group_rewards(raw, groups, config.n_samples_per_prompt, divide_by_std=config.grpo_std_normalization)
+    return {"rewards": rewards[: chain.batch.raw_rewards.shape[0]]}
 
 
 def reward_rounding(chain: Chain, _: Results) -> Roundings:
     """Of rewards whose group lies far from zero."""
     divide = chain.batch.config.grpo_std_normalization
-    found = group_rounding(chain.batch.raw_rewards, chain.batch.group_index, divide_by_std=divide)
-    return {"rewards": found.allowed}
+    found = group_rounding(*chain.batch.with_cohort(), divide_by_std=divide)
+    return {"rewards": found.allowed[: chain.batch.raw_rewards.shape[0]]}
 
 
 def distance(chain: Chain) -> Results:

@@ -113,7 +113,7 @@ def _links(index: Index) -> Iterator[Problem]:
 
 
 def _membership(index: Index) -> Iterator[Problem]:
-    for twice in _twice(sample.sample_id for sample in index.samples):
+    for twice in _twice([*(one.sample_id for one in index.samples), *(one.sample_id for one in index.cohort or ())]):
         yield Problem(INDEX, "samples", f"sample_id '{visible(twice)}' twice", "give each sample an id of its own")
     recorded = {sample.micro_batch_id for sample in index.samples}
     if None in recorded and len(recorded) > 1:
@@ -221,6 +221,7 @@ def _groups(index: Index) -> Iterator[Problem]:
     any_size = index.config.conventions is not None and index.config.conventions.advantages is not None
     size = index.config.n_samples_per_prompt
     members = Counter(sample.group_index for sample in index.samples)
+    members.update(one.group_index for one in index.cohort or ())
     for group, count in members.items():
         if group is None:
             what = "no group_index, reward.post_process normalises by group"

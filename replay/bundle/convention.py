@@ -1,4 +1,5 @@
-"""What format 1.1.0 adds to a bundle's config: the conventions under which the trainer computed advantages and loss.
+"""What format 1.1.0 adds of conventions: those under which the trainer computed advantages and loss, and the rest of
+the cohort that rewards were normalised in.
 
 A convention is named (docs/kernels.md lists those that are known), and beside it stand the numbers that a run chooses.
 A bundle without them is of format 1.0.0, whose conventions are fixed.
@@ -63,6 +64,14 @@ class Correction(Part):
     most: Positive | None = None
     outside: Annotated[Outlier, Field(strict=False)] = Outlier.TRUNCATE
     limit: Positive | None = None
+
+
+class RewardOnly(Part):
+    """A member of a group that the step did not consume: it counts in the group's mean and deviation, nowhere else."""
+
+    sample_id: Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+    group_index: Annotated[int, Field(ge=0, lt=2**62)]
+    raw_reward: float
 
 
 class Conventions(Part):

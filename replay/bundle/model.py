@@ -22,7 +22,7 @@ from pydantic import (
     model_serializer,
 )
 
-from rollbook.replay.bundle.convention import Conventions
+from rollbook.replay.bundle.convention import Conventions, RewardOnly
 
 MANIFEST: Final = "manifest.json"
 INDEX: Final = "index.json"
@@ -263,13 +263,14 @@ class Links(Record):
 
 
 class Index(Grown):
-    ADDED = frozenset({"links"})
+    ADDED = frozenset({"cohort", "links"})
 
     bundle_id: Id
     identity: Identity
     samples: Annotated[tuple[Sample, ...], Field(strict=False, fail_fast=True, min_length=1)]
     config: Config
     links: Added[Links] = None
+    cohort: Added[Many[RewardOnly]] = None
 
     def added(self) -> Iterator[str]:
         yield from super().added()

@@ -76,7 +76,6 @@ def index_of(
     """
     came = origin or Origin()
     try:
-        added = {} if links is None else {"links": links}
         samples = _samples(rows, redactor or Redactor())
         identity = Identity(
             actor_step_id=None if step_id is None else ActorStepId(rollout_id=rollout_id, step_id=step_id),
@@ -89,7 +88,7 @@ def index_of(
             weight_lineage=WeightLineage(rollout_weight=came.rollout_weight, actor_weight=came.actor_weight),
             rank=came.world,
         )
-        return Index(bundle_id=bundle_id, identity=identity, samples=samples, config=config, **added)
+        return Index(bundle_id=bundle_id, identity=identity, samples=samples, config=config, links=links)
     except ValidationError as error:
         raise BadBundle(bundle_id, *problems_of(INDEX, error)) from None
 

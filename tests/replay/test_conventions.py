@@ -269,3 +269,48 @@ def actual(path: Path) -> float:
         read_cohort(path), watch=lambda compared: found.update({compared.result.field: float(compared.actual[0])})
     )
     return found["pg_loss"]
+
+
+def part_of_cohort(folder: Path) -> Path:
+    """The first row of each of two groups of three was consumed; the others are there for their rewards only."""
+    whole = rollout("adv.grpo/even-groups/2", "grpo", folder / "whole")
+
+    def index(content: Json) -> None:
+        content["cohort"] = [
+            {key: sample[key] for key in ("sample_id", "group_index", "raw_reward")}
+            for sample in content["samples"]
+            if sample["sample_id"] not in ("s-0", "s-3")
+        ]
+        content["samples"] = [sample for sample in content["samples"] if sample["sample_id"] in ("s-0", "s-3")]
+
+    def expected(content: Json) -> None:
+        rewards = content["reward.post_process"]["rewards"]
+        content["reward.post_process"]["rewards"] = [rewards[0], rewards[3]]
+
+    def rows(values: Any) -> Any:
+        return values.reshape(6, -1)[[0, 3]].ravel()
+
+    edits = {"advantages": rows, "returns": rows}
+    return edit_bundle(whole, folder / "part", index=index, expected=expected, payload=edits)
+
+
+def test_a_cohort_may_be_larger_than_what_was_consumed(tmp_path: Path) -> None:
+    report = replayed(part_of_cohort(tmp_path))
+    assert (report.verdict, first(report)) == (Verdict.PASSED, None)
+
+
+def test_a_reward_of_the_rest_of_the_cohort_matters(tmp_path: Path) -> None:
+    def other(content: Json) -> None:
+        content["cohort"][0]["raw_reward"] += 1
+
+    path = edit_bundle(part_of_cohort(tmp_path), tmp_path / "other", index=other)
+    assert first(replayed(path)) is StageId.REWARD_POST_PROCESS
+    assert replayed(path, Selection(groups=("1",))).verdict is Verdict.PASSED
+
+
+def test_a_member_is_consumed_or_not(tmp_path: Path) -> None:
+    def twice(content: Json) -> None:
+        content["cohort"][0]["sample_id"] = "s-0"
+
+    problems = validate(edit_bundle(part_of_cohort(tmp_path), tmp_path / "twice", index=twice)).problems
+    assert ["sample_id 's-0' twice" in str(problem) for problem in problems] == [True]
