@@ -54,10 +54,10 @@ class Endpoint:
         }
         try:
             self._server = _server(address, pages)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
+            cause = error.strerror if isinstance(error, OSError) and error.strerror else error
             raise EnvironmentFault(
-                f"--http {address}: cannot listen there ({error.strerror or error}): choose another address, or end "
-                "what listens on it"
+                f"--http {address}: cannot listen there ({cause}): choose another address, or end what listens on it"
             ) from None
         self.address = Address(address.host, int(self._server.server_address[1]))
         self._thread = threading.Thread(

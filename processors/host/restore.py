@@ -5,6 +5,7 @@ ledger partition; then everything up to there. Whatever committed before the fir
 """
 
 import gc
+import hashlib
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,15 +16,16 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_INVALID, Consumer, KafkaErr
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.host.clients import retried
 from rollbook.processors.host.clock import Clock
-from rollbook.processors.host.decided import first_undecided
+from rollbook.processors.host.decided import foreign, last_decision
 from rollbook.processors.host.errors import HostStopped, PartitionUnusable
 from rollbook.processors.host.kafka import Kafka
 from rollbook.processors.host.logs import at
-from rollbook.processors.host.reading import ends_of, key_and_value
+from rollbook.processors.host.reading import ends_of, key_and_value, records
 from rollbook.processors.host.takeover import GIVE_UP_AFTER_S, Stopped, Takeover
 from rollbook.processors.host.transaction import Transactions
 from rollbook.processors.ledger.fold import Ledger
 from rollbook.processors.ledger.rebuild import Rebuild
+from rollbook.schemas.records.decision import Decision
 
 logger = logging.getLogger("rollbook.processor")
 
@@ -92,8 +94,8 @@ class Opening:
             logger.warning("%s, and so do the decisions: going on there", places, extra=at(self._partition))
             return restored
         raise PartitionUnusable(
-            f"{self._source.topic}:{self._partition}: {places}, and decisions go to {decided}: the ledger topic was "
-            "changed by hand or belongs to another log; restore it, or start a new topic prefix"
+            f"{self._source.topic}:{self._partition}: {places}, and decisions go to {decided}: one of the two topics "
+            "was changed by hand or made anew; restore it, or start a new topic prefix"
         )
 
     def _read(self, group: Consumer) -> tuple[int | None, Restored, int]:
@@ -101,7 +103,8 @@ class Opening:
         self._takeover.settle(group)
         restored = self._restore(group)
         decisions = self._settings.topic(Topic.DECISIONS)
-        decided = first_undecided(self._kafka, self._clock, decisions, self._partition)
+        last = last_decision(self._kafka, self._clock, decisions, self._partition)
+        decided = 0 if last is None else last.source.offset + 1
         low, _ = retried(
             self._clock,
             f"watermarks of {self._source.topic}:{self._partition}",
@@ -113,7 +116,22 @@ class Opening:
                 f"at {low}: records were deleted before they were decided; set retention.ms=-1 and start a new topic "
                 "prefix"
             )
+        if last is not None and decided == restored.next_offset:
+            self._must_be_the_log_of(last)
         return committed, restored, decided
+
+    def _must_be_the_log_of(self, last: Decision) -> None:
+        """A lifecycle topic that was made anew has other records where the old ones were decided."""
+        topic, offset = str(self._source.topic), last.source.offset
+        [(end, _)] = ends_of(self._kafka, self._clock, [(topic, self._partition)])
+        start = TopicPartition(topic, self._partition, offset)
+        found = next(records(self._kafka, self._clock, start, min(end, offset + 1), committed=True), None)
+        value = None if found is None or found.offset() != offset else found.value() or b""
+        if not isinstance(value, bytes) or hashlib.sha256(value).hexdigest() != last.source.sha256:
+            raise PartitionUnusable(
+                f"{topic}:{self._partition}: the record at offset {offset} is not the one that was decided: the "
+                "topic was made anew; set ROLLBOOK_TOPIC_PREFIX to a new prefix"
+            )
 
     def _committed(self, group: Consumer) -> int | None:
         """The group's offset. Kafka does not tell it while a transaction on it is open; a dead owner's is ended. None
@@ -135,7 +153,8 @@ class Opening:
 
     def _restore(self, group: Consumer) -> Restored:
         rebuild = self._rebuild(group)
-        with _no_collection():
+        mend = "write a record without value under that key, and start the processor again"
+        with _no_collection(), foreign(f"{self._settings.topic(Topic.LEDGER)}:{self._partition}", mend):
             ledger = rebuild.ledger()
         return Restored(ledger, rebuild.next_offset, rebuild.records)
 

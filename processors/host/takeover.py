@@ -98,7 +98,7 @@ class Takeover:
     def settle(self, group: Consumer) -> None:
         """Before a partition is read, and written to, nothing may be open in any of its places: returns when that is
         so. Raises `PartitionUnusable`."""
-        began = self._clock.monotonic()
+        began, told = self._clock.monotonic(), False
         while held := self._held():
             if self._stopping():
                 raise Stopped
@@ -107,9 +107,12 @@ class Takeover:
                 (topic, partition), owner = next(iter(held.items()))
                 raise PartitionUnusable(
                     f"{topic}:{partition}: a transaction of {owner} is open there that nobody ends; see "
-                    "`kafka-transactions.sh find-hanging`"
+                    "`kafka-transactions.sh find-hanging`, and start the processor again once it has ended"
                 )
             if waited > LATE_S:
+                if not told:
+                    logger.warning("waiting for what is open: %s", held, extra=at(self._partition))
+                told = True
                 self.press(group)
             self._clock.sleep(0.05)
 

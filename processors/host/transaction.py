@@ -39,7 +39,7 @@ def signed_by(record: Message) -> str | None:
     """Whose transaction begins with this record."""
     for header in record.headers() or ():
         if isinstance(header, tuple) and header[0] == _BY and isinstance(header[1], bytes):
-            return header[1].decode()
+            return header[1].decode(errors="replace")
     return None
 
 

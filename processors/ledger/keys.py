@@ -23,9 +23,15 @@ def position_key(partition: int) -> bytes:
 
 
 def parse_key(key: bytes) -> tuple[str, str, str | int]:
-    """The (run, kind, name) of a key."""
-    run_id, kind, name = json.loads(key)
-    return run_id, kind, name
+    """The (run, kind, name) of a key. Raises ValueError."""
+    try:
+        parsed = json.loads(key)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    match parsed:
+        case [str(run_id), str(kind), str(name)] | [str(run_id), str(kind), int(name)]:
+            return run_id, kind, name
+    raise ValueError("no list of run, kind and name")
 
 
 def restore_row(run: Run, kind: str, name: Any, value: bytes | None) -> None:

@@ -44,7 +44,7 @@ class Rebuild:
                     restore_row(ledger.run(run_id), kind, name, value)
             except (ValueError, BadInput) as problem:
                 raise BadInput(
-                    f"{key[:200]!r} is no record of the ledger ({problem}): is this rollbook older than the processor?"
+                    f"{key[:200]!r} is no record of the ledger ({problem}): is this rollbook older than who wrote it?"
                 ) from None
         return ledger
 

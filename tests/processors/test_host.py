@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.settings import Settings, Topic
@@ -282,6 +283,22 @@ def test_a_ledger_that_the_decisions_contradict_stops_its_partition(
         _await(lambda: caplog.text.count("the other partitions go on") == 1)
     assert re.search(r"the ledger stands at 0, and decisions go to .*changed by hand", caplog.text)
     assert _decided(settings) == len(history)
+
+
+def test_a_lifecycle_topic_that_was_made_anew_is_not_the_log_that_was_decided(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    with host_in_thread(settings):
+        send(settings, _history(20))
+        _await(lambda: _decided(settings) == len(_history(20)))
+    admin, topic = AdminClient({"bootstrap.servers": settings.bootstrap_servers}), settings.topic(Topic.LIFECYCLE)
+    admin.delete_topics([topic])[topic].result(20)
+    _await(lambda: topic not in admin.list_topics(timeout=10).topics)
+    create_topics(settings, PARTITIONS)
+    send(settings, _history(30, first=2))  # longer than the old one
+    with host_in_thread(settings):
+        _await(lambda: "is not the one that was decided: the topic was made anew" in caplog.text)
+    assert _decided(settings) == len(_history(20))
 
 
 def _reset_group(settings: Settings, offset: int) -> None:
