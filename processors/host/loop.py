@@ -381,8 +381,9 @@ class Host:
         self._transactions.start_over()
         self._forget_waiting()
         self._consumer.resume([TopicPartition(self._lifecycle, partition) for partition in self._stopped])
-        self._stopped.clear()  # what stopped may stand before its record now, and comes to it again
-        for partition in sorted(self._ledgers):
+        ours = sorted(self._ledgers.keys() | self._stopped.keys())
+        self._stopped.clear()  # what stopped may stand before its record now, or can be opened, and is tried again
+        for partition in ours:
             self._open_or_stop(self._consumer, partition)
         self._rest(self._consumer)
         self._seek()

@@ -1,7 +1,8 @@
 """Opening a partition: the compacted ledger topic back into a `Ledger`, and where the fold stands.
 
-In this order: the group's committed offset, once no transaction of a predecessor is open on it; then the end of the
-ledger partition; then everything up to there. Whatever committed before the first step is read by the last.
+In this order: the group's committed offset, once no transaction of a predecessor is open on it; nothing open in the
+partition's places; the end of the ledger partition, and everything up to there; the last decision, which must agree.
+Whatever committed before the first step is read by the last.
 """
 
 import gc
