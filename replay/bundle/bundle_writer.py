@@ -89,7 +89,8 @@ class BundleWriter:
 
     def payload(self, name: str, tensor: ArrayLike) -> None:
         """A tensor of the response tokens of all samples in index order (old_log_probs, log_probs, ref_log_probs,
-        entropy, kl, advantages, returns): numpy or torch, any float width, written as float32."""
+        entropy, kl, advantages, returns, values, rollout_log_probs): numpy or torch, any float width, written as
+        float32. Of a context-parallel shard those tokens that this rank holds, of each sample in their order."""
         self._once(name, self._tensors, "payloads")
         self._tensors[name] = self._made_of(f"payloads.{name}", MANIFEST, floats, tensor)
 

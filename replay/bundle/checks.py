@@ -7,6 +7,7 @@ from math import prod
 
 import numpy as np
 
+from rollbook.replay.bundle.contextchecks import check_groups, check_layout, held_tokens
 from rollbook.replay.bundle.layout import rank_folder
 from rollbook.replay.bundle.model import (
     EXPECTED,
@@ -43,6 +44,7 @@ def check_metadata(manifest: Manifest, index: Index, expected: Expected) -> Iter
     yield from _version(manifest, index)
     yield from _links(index)
     yield from _membership(index)
+    yield from check_layout(index)
     for position, sample in enumerate(index.samples):
         yield from _lengths(f"samples.{position}", sample)
     yield from _payload_table(manifest, index)
@@ -67,9 +69,10 @@ def check_tensor(name: str, payload: Payload, tensor: Tensor) -> Iterator[Proble
         yield Problem(file, f"[{at}]", what, "record finite values (write 0 where nothing was computed)")
 
 
-def payload_shape(name: str, index: Index) -> tuple[int, ...] | None:
-    """The shape that a payload of this name has in a bundle of this index; None for a name that no stage knows."""
-    return (sum(len(sample.loss_mask) for sample in index.samples),) if name in TOKEN_PAYLOADS else None
+def payload_shape(name: str, tokens: int) -> tuple[int, ...] | None:
+    """The shape that a payload of this name has where a rank holds so many tokens; None for a name that no stage
+    knows."""
+    return (tokens,) if name in TOKEN_PAYLOADS else None
 
 
 def _identity(manifest: Manifest, index: Index) -> Iterator[Problem]:
@@ -143,6 +146,7 @@ def _lengths(field: str, sample: Sample) -> Iterator[Problem]:
 
 
 def _payload_table(manifest: Manifest, index: Index) -> Iterator[Problem]:
+    tokens = held_tokens(index)
     for name, payload in manifest.payloads.items():
         field = f"payloads.{name}"
         if payload.name != name:
@@ -150,9 +154,10 @@ def _payload_table(manifest: Manifest, index: Index) -> Iterator[Problem]:
             yield Problem(MANIFEST, f"{field}.name", what, "name a payload as its key")
         if payload.dtype not in TORCH_DTYPES or (name in TOKEN_PAYLOADS and payload.dtype != "torch.float32"):
             yield Problem(MANIFEST, f"{field}.dtype", f"'{visible(payload.dtype)}'", "record it as torch.float32")
-        shape = payload_shape(name, index)
+        shape = payload_shape(name, tokens)
         if shape is not None and payload.shape != shape:
-            what = f"{list(payload.shape)}, but the index has {shape[0]} response tokens"
+            held = "the index has" if index.context_parallel is None else "by its layout this rank holds"
+            what = f"{list(payload.shape)}, but {held} {tokens} response tokens"
             yield Problem(MANIFEST, f"{field}.shape", what, CAPTURE_AGAIN)
         if prod(payload.shape) > payload.bytes:
             what = f"{list(payload.shape)} is more than {payload.bytes} bytes can hold"
@@ -258,6 +263,7 @@ def check_agreement(indexes: Mapping[int, Index]) -> Iterator[Problem]:
         for field, ours, theirs in pairs:
             if ours != theirs:
                 yield Problem(file, field, f"not the one of {rank_folder(lowest)}", CAPTURE_AGAIN)
+    yield from check_groups(indexes)
 
 
 def _twice(ids: Iterable[str]) -> list[str]:

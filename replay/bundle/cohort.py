@@ -16,9 +16,10 @@ from rollbook.replay.bundle.layout import (
     rank_folder,
     rank_folders,
 )
-from rollbook.replay.bundle.model import COMPLETE, MANIFEST, CohortComplete, ShardComplete
+from rollbook.replay.bundle.model import COMPLETE, INDEX, MANIFEST, CohortComplete, ShardComplete
 from rollbook.replay.bundle.problems import CAPTURE_AGAIN, BadBundle, Problem, Refused
 from rollbook.replay.bundle.reader import Loaded, Metadata, Seal, load, read_json_files
+from rollbook.replay.bundle.reassembly import reassembled
 from rollbook.replay.bundle.strictjson import parse
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
@@ -57,17 +58,17 @@ def read_bundle(path: Path) -> Bundle:
 
 
 def read_cohort(path: Path) -> Cohort:
-    """The bundles of every rank; raises like `read_bundle`."""
-    bundles, problems = _load_all(path)
-    if problems:
-        raise BadBundle(str(path), *problems)
-    return Cohort(path, bundles[0].bundle_id, bundles)
+    """The bundles of every rank, each context-parallel group as one; raises like `read_bundle`."""
+    read = _load_all(path)
+    if read.problems:
+        raise BadBundle(str(path), *read.problems)
+    return Cohort(path, read.bundles[0].bundle_id, read.bundles)
 
 
 def validate(path: Path) -> ValidationReport:
     """Every problem of the bundle at `path`; raises `BadInput` only when there is no bundle to look at."""
-    bundles, problems = _load_all(path)
-    return ValidationReport(path, tuple(bundle.rank for bundle in bundles), problems)
+    read = _load_all(path)
+    return ValidationReport(path, read.ranks, read.problems)
 
 
 def inspect(path: Path) -> tuple[Inspected, ...]:
@@ -98,7 +99,16 @@ def _entries(folder: Folder, *, leftovers: bool = False) -> tuple[str, ...]:
     return names
 
 
-def _load_all(path: Path) -> tuple[tuple[Bundle, ...], tuple[Problem, ...]]:
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What a path holds: the ranks on disk, and the bundles they make, none where there are problems."""
+
+    ranks: tuple[int, ...] = ()
+    bundles: tuple[Bundle, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+def _load_all(path: Path) -> _Read:
     with open_folder(path) as folder:
         names = _entries(folder)
         if looks_like_cohort(names):
@@ -106,13 +116,15 @@ def _load_all(path: Path) -> tuple[tuple[Bundle, ...], tuple[Problem, ...]]:
         loaded = load(folder)
     problems = loaded.problems
     if loaded.bundle is not None and loaded.seal is not None and loaded.seal.expected_ranks != (loaded.seal.rank,):
-        problems = tuple(_check_final(path, loaded.seal))
-    return ((loaded.bundle,) if loaded.bundle and not problems else ()), problems
+        problems = (*_check_final(path, loaded.seal), *_check_whole(loaded.bundle))
+    if loaded.bundle is None or problems:
+        return _Read(problems=problems)
+    return _Read((loaded.bundle.rank,), (loaded.bundle,))
 
 
-def _load_ranks(folder: Folder, names: tuple[str, ...]) -> tuple[tuple[Bundle, ...], tuple[Problem, ...]]:
+def _load_ranks(folder: Folder, names: tuple[str, ...]) -> _Read:
     if COMPLETE not in names:
-        return (), (Problem(COMPLETE, "", "missing beside the ranks", _WAIT),)
+        return _Read(problems=(Problem(COMPLETE, "", "missing beside the ranks", _WAIT),))
     bundles: list[Bundle] = []
     problems: list[Problem] = []
     try:
@@ -131,11 +143,13 @@ def _load_ranks(folder: Folder, names: tuple[str, ...]) -> tuple[tuple[Bundle, .
             problems += _check_shard(rank, stated, written, loaded)
             if loaded.bundle is not None:
                 bundles.append(loaded.bundle)
+        if not problems:
+            problems += check_agreement({bundle.rank: bundle.index for bundle in bundles})
+        if not problems:
+            return _Read(tuple(bundle.rank for bundle in bundles), reassembled(bundles))
     except Refused as refused:
         problems += refused.problems
-    if not problems:
-        problems += check_agreement({bundle.rank: bundle.index for bundle in bundles})
-    return (() if problems else tuple(bundles)), tuple(problems)
+    return _Read(problems=tuple(problems))
 
 
 def _check_ranks(complete: CohortComplete, names: tuple[str, ...]) -> Iterator[Problem]:
@@ -183,3 +197,12 @@ def _check_final(path: Path, seal: Seal) -> Iterator[Problem]:
     shard = complete.shards.get(str(seal.rank))
     if sorted(complete.ranks) != sorted(seal.expected_ranks) or shard is None or not _same_record(shard, seal):
         yield Problem(f"../{COMPLETE}", "shards", f"does not vouch for this folder, and {others}", _WAIT)
+
+
+def _check_whole(bundle: Bundle) -> Iterator[Problem]:
+    """A share of the tokens is no bundle by itself."""
+    if bundle.index.context_parallel is not None:
+        what = (
+            f"it holds a share of the tokens only, with the ranks {visible(list(bundle.index.context_parallel.ranks))}"
+        )
+        yield Problem(INDEX, "context_parallel", what, "name the folder that holds all ranks")

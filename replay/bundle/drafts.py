@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from rollbook.replay.bundle.bundle import Bundle
 from rollbook.replay.bundle.checks import check_agreement, check_metadata, check_tensor, format_of
+from rollbook.replay.bundle.contextchecks import check_place
 from rollbook.replay.bundle.layout import max_json_bytes, payload_file, rank_complete, rank_folder
 from rollbook.replay.bundle.model import (
     COMPLETE,
@@ -222,6 +223,7 @@ def _problems(manifest: Manifest, draft: Draft, tensors: Mapping[str, Tensor]) -
     if draft.rank not in draft.expected_ranks or len(set(draft.expected_ranks)) != len(draft.expected_ranks):
         what = f"rank {draft.rank} is not among them, once each"
         yield Problem(COMPLETE, "expected_ranks", what, "list every rank that writes")
+    yield from check_place(draft.rank, draft.expected_ranks, draft.index)
     yield from check_metadata(manifest, draft.index, draft.expected)
     for name, tensor in tensors.items():
         yield from check_tensor(name, manifest.payloads[name], tensor)

@@ -22,6 +22,7 @@ from pydantic import (
     model_serializer,
 )
 
+from rollbook.replay.bundle.contextparallel import ContextParallel
 from rollbook.replay.bundle.convention import Conventions, RewardOnly
 
 MANIFEST: Final = "manifest.json"
@@ -263,7 +264,7 @@ class Links(Record):
 
 
 class Index(Grown):
-    ADDED = frozenset({"cohort", "links"})
+    ADDED = frozenset({"cohort", "context_parallel", "links"})
 
     bundle_id: Id
     identity: Identity
@@ -271,6 +272,7 @@ class Index(Grown):
     config: Config
     links: Added[Links] = None
     cohort: Added[Many[RewardOnly]] = None
+    context_parallel: Added[ContextParallel] = None
 
     def added(self) -> Iterator[str]:
         yield from super().added()

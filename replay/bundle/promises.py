@@ -31,7 +31,10 @@ def _capability(name: StageId, draft: Draft) -> Capability:
 
 
 def _whole_groups(draft: Draft) -> bool:
+    """Also under a named convention, which takes groups of any size: that a smaller one is whole only its writer
+    knows, who can promise it."""
     members = Counter(sample.group_index for sample in draft.index.samples)
+    members.update(one.group_index for one in draft.index.cohort or ())
     return set(members.values()) == {draft.index.config.n_samples_per_prompt}
 
 

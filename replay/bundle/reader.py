@@ -14,6 +14,7 @@ from math import prod
 
 from rollbook.replay.bundle.bundle import Bundle
 from rollbook.replay.bundle.checks import check_digests, check_metadata, check_tensor, payload_shape
+from rollbook.replay.bundle.contextchecks import check_place, held_tokens
 from rollbook.replay.bundle.folder import Folder
 from rollbook.replay.bundle.layout import (
     MAX_PAYLOAD_OVERHEAD_BYTES,
@@ -86,6 +87,7 @@ def load(folder: Folder) -> Loaded:
         found = check_metadata(metadata.manifest, metadata.index, metadata.expected)
         problems += islice(found, _MAX_PROBLEMS)
         problems += _check_seal(seal, metadata)
+        problems += check_place(seal.rank, seal.expected_ranks, metadata.index)
         tensors = _read_payloads(folder, metadata, problems)
         terms = read_terms(folder, metadata.index, seal.rank)
     except Refused as refused:
@@ -159,6 +161,7 @@ def _read_payloads(folder: Folder, metadata: Metadata, problems: list[Problem]) 
     tensors: dict[str, Tensor] = {}
     if not manifest.payloads and PAYLOADS not in folder.names():
         return tensors
+    bounds = _Bounds.of(metadata.index)
     with folder.subfolder(PAYLOADS) as payloads:
         listed = {payload_file(name) for name in manifest.payloads}
         for stray in sorted(set(payloads.names()) - listed)[:_MAX_PROBLEMS]:
@@ -166,8 +169,8 @@ def _read_payloads(folder: Folder, metadata: Metadata, problems: list[Problem]) 
             problems.append(Problem(f"{PAYLOADS}/{stray}", "", what, "two writers met here; capture the bundle again"))
         unknown_bytes = 0
         for name, payload in manifest.payloads.items():
-            limit = _max_bytes(name, metadata.index)
-            if payload_shape(name, metadata.index) is None:
+            limit = bounds.max_bytes(name)
+            if payload_shape(name, bounds.tokens) is None:
                 limit = max(0, limit - unknown_bytes)
                 unknown_bytes += payload.bytes
             try:
@@ -180,13 +183,22 @@ def _read_payloads(folder: Folder, metadata: Metadata, problems: list[Problem]) 
     return tensors
 
 
-def _max_bytes(name: str, index: Index) -> int:
-    """What a payload can need in a bundle of this index, whatever the manifest says about it; those that no stage knows
-    share what one of them may have."""
-    shape = payload_shape(name, index)
-    rows = sum(len(sample.loss_mask) + 1 for sample in index.samples)
-    elements = prod(shape) if shape is not None else rows * _MAX_UNKNOWN_VALUES_PER_ROW
-    return elements * _WIDEST_ELEMENT_BYTES + MAX_PAYLOAD_OVERHEAD_BYTES
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    """What a payload can need in a bundle, whatever its manifest says; those that no stage knows share what one of them
+    may have."""
+
+    tokens: int
+    rows: int
+
+    @classmethod
+    def of(cls, index: Index) -> "_Bounds":
+        return cls(held_tokens(index), sum(len(sample.loss_mask) + 1 for sample in index.samples))
+
+    def max_bytes(self, name: str) -> int:
+        shape = payload_shape(name, self.tokens)
+        elements = prod(shape) if shape is not None else self.rows * _MAX_UNKNOWN_VALUES_PER_ROW
+        return elements * _WIDEST_ELEMENT_BYTES + MAX_PAYLOAD_OVERHEAD_BYTES
 
 
 def _read_tensor(payloads: Folder, name: str, payload: Payload, limit: int) -> Tensor:

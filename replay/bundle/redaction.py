@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from rollbook.replay.bundle.convention import RewardOnly
 from rollbook.replay.bundle.model import INDEX, MANIFEST, Identity, Index, Producer, Redaction, Sample
 from rollbook.replay.bundle.problems import Problem
 from rollbook.replay.text import visible
@@ -74,6 +75,8 @@ class Redactor:
         """The index with the policy applied; what is redacted already stays as it is."""
         samples = tuple(self._sample(at, sample) for at, sample in enumerate(index.samples))
         changed: dict[str, object] = {"identity": self._identity(index.identity), "samples": samples}
+        if index.cohort is not None:
+            changed["cohort"] = tuple(self._member(at, member) for at, member in enumerate(index.cohort))
         if index.links is not None:
             update_id = self.text("update_id", index.links.update_id) or "update"
             changed["links"] = index.links.model_copy(update={"update_id": update_id})
@@ -96,6 +99,9 @@ class Redactor:
                 "label_hash": self.label(sample.label_hash) if LABEL in self.policy else sample.label_hash,
             }
         )
+
+    def _member(self, at: int, member: RewardOnly) -> RewardOnly:
+        return member.model_copy(update={"sample_id": self.text("sample_id", member.sample_id) or f"c-{at}"})
 
     def _identity(self, identity: Identity) -> Identity:
         lists = {name: self._ids(name, getattr(identity, name)) for name in _LISTS}
@@ -140,6 +146,8 @@ def check_redacted(policy: Policy, index: Index, producer: Producer) -> Iterator
         yield from _kept(policy, LABEL, sample.label_hash, INDEX, f"{place}.label_hash")
         for name in ("sample_id", "micro_batch_id"):
             yield from _kept(policy, name, getattr(sample, name) or "", INDEX, f"{place}.{name}")
+    for position, member in enumerate(index.cohort or ()):
+        yield from _kept(policy, "sample_id", member.sample_id, INDEX, f"cohort.{position}.sample_id")
     for name in _LISTS:
         for value in getattr(index.identity, name):
             yield from _kept(policy, name, value, INDEX, f"identity.{name}")
@@ -155,7 +163,7 @@ def check_redacted(policy: Policy, index: Index, producer: Producer) -> Iterator
 _KEPT: Mapping[Redaction, Callable[[str], bool]] = {
     Redaction.HASH: lambda value: value == "" or _HASHED.fullmatch(value) is not None,
     Redaction.TRUNCATE: lambda value: len(value) <= _KEPT_CHARS,
-    Redaction.DROP: lambda value: value == "" or re.fullmatch(r"s-[0-9]+", value) is not None,
+    Redaction.DROP: lambda value: value == "" or re.fullmatch(r"[cs]-[0-9]+", value) is not None,
 }
 
 

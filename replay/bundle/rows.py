@@ -7,6 +7,8 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from rollbook.replay.bundle.arrays import ArrayLike, NotWhole, integers, numbers
+from rollbook.replay.bundle.contextparallel import ContextParallel
+from rollbook.replay.bundle.convention import RewardOnly
 from rollbook.replay.bundle.model import (
     INDEX,
     ActorStepId,
@@ -47,6 +49,16 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
+class NotConsumed:
+    """The other members of the rows' groups, as columns: those whose rewards were normalised together with the rows',
+    and which the step did not train on (filtered, surplus, of another update)."""
+
+    sample_ids: Sequence[str]
+    group_index: ArrayLike
+    raw_rewards: ArrayLike
+
+
+@dataclass(frozen=True, slots=True)
 class Origin:
     """Where the numbers came from, as far as the trainer knows."""
 
@@ -68,11 +80,15 @@ def index_of(
     step_id: int | None,
     origin: Origin | None = None,
     links: Links | None = None,
+    cohort: NotConsumed | None = None,
+    context_parallel: ContextParallel | None = None,
     redactor: Redactor | None = None,
 ) -> Index:
     """The index of an optimizer step, or with `step_id=None` of a whole rollout. Raises `BadBundle`, naming the field.
 
-    `bundle_id` is a public name: it is written as it is.
+    `bundle_id` is a public name: it is written as it is. `cohort`: what rewards were normalised with and was not
+    consumed. `context_parallel`: how tokens are dealt out; the rows are whole samples even so, the payloads are what
+    this rank holds.
     """
     came = origin or Origin()
     try:
@@ -88,7 +104,15 @@ def index_of(
             weight_lineage=WeightLineage(rollout_weight=came.rollout_weight, actor_weight=came.actor_weight),
             rank=came.world,
         )
-        return Index(bundle_id=bundle_id, identity=identity, samples=samples, config=config, links=links)
+        return Index(
+            bundle_id=bundle_id,
+            identity=identity,
+            samples=samples,
+            config=config,
+            links=links,
+            cohort=None if cohort is None else _not_consumed(cohort),
+            context_parallel=context_parallel,
+        )
     except ValidationError as error:
         raise BadBundle(bundle_id, *problems_of(INDEX, error)) from None
 
@@ -117,6 +141,18 @@ def _samples(rows: Rows, redactor: Redactor) -> tuple[Sample, ...]:
     )
 
 
+def _not_consumed(cohort: NotConsumed) -> tuple[RewardOnly, ...] | None:
+    """None where there are none: a key is absent or used."""
+    groups = _column("group_index", cohort.group_index, integers, part="cohort")
+    rewards = _column("raw_reward", cohort.raw_rewards, numbers, part="cohort")
+    for name, column in (("group_index", groups), ("raw_reward", rewards)):
+        if len(column) != len(cohort.sample_ids):
+            raise _bad(f"cohort.{name}", f"{len(column)} values for {len(cohort.sample_ids)} sample_ids")
+    members = zip(cohort.sample_ids, groups, rewards, strict=True)
+    found = (RewardOnly(sample_id=name, group_index=group, raw_reward=reward) for name, group, reward in members)
+    return tuple(found) or None
+
+
 def _row(columns: Mapping[str, Sequence[object]], at: int) -> dict[str, object]:
     return {name: column[at] for name, column in columns.items()}
 
@@ -134,13 +170,13 @@ def _masks(flat: Sequence[int], lengths: Sequence[int]) -> list[bytes]:
     return masks
 
 
-def _column(name: str, values: ArrayLike, made: Callable[[ArrayLike], list[T]]) -> list[T]:
+def _column(name: str, values: ArrayLike, made: Callable[[ArrayLike], list[T]], *, part: str = "samples") -> list[T]:
     try:
         return made(values)
     except NotWhole:
-        raise _bad(f"samples.{name}", "has a value that is no whole number") from None
+        raise _bad(f"{part}.{name}", "has a value that is no whole number") from None
     except (ValueError, TypeError, OverflowError):  # whose text may quote a value
-        raise _bad(f"samples.{name}", "has a value that is no number") from None
+        raise _bad(f"{part}.{name}", "has a value that is no number") from None
 
 
 def _bad(field_name: str, what: str) -> BadBundle:

@@ -11,7 +11,7 @@ two; nor do ranks that contradict one another in what all of them must agree on.
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rollbook.replay.bundle.disk import (
@@ -96,9 +96,17 @@ def shared_folder(path: Path, index: Index, expected_ranks: Iterable[int], attem
         render(index.config).decode(),
         "" if index.links is None else render(index.links).decode(),
         repr(sorted(expected_ranks)),
+        *_dealt_out(index),
     )
     token = hashlib.sha256("\0".join(agreed).encode("utf-8", "surrogatepass")).hexdigest()[:_TOKEN_LENGTH]
     return path.parent / leftover_name(path.name, token)
+
+
+def _dealt_out(index: Index) -> Iterator[str]:
+    """What is the same in all context-parallel groups of a training; whether the shards of one group fit together is
+    known to whoever has them all."""
+    if (layout := index.context_parallel) is not None:
+        yield from (layout.order, layout.held_by, layout.scalars)
 
 
 def _read_shards(shared: Path, ranks: Iterable[int]) -> dict[int, ShardComplete]:

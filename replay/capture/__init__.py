@@ -4,9 +4,11 @@
 """
 
 from rollbook.replay.bundle.bundle_writer import BundleWriter, Finalized
+from rollbook.replay.bundle.contextparallel import ContextParallel, HeldBy, Order, Scalars, context_parallel
+from rollbook.replay.bundle.convention import Conventions, Correction, NamedConvention, Outlier, Reached, WholeBatch
 from rollbook.replay.bundle.model import Capability, Config, Links, Producer, Redaction, StageId, StepBundle, World
 from rollbook.replay.bundle.redaction import DEFAULT_REDACTION, Redactor
-from rollbook.replay.bundle.rows import Origin, Rows, index_of
+from rollbook.replay.bundle.rows import NotConsumed, Origin, Rows, index_of
 from rollbook.replay.capture.capture import Capture, Counts, Place
 from rollbook.replay.capture.plan import CapturePlan, Choice
 from rollbook.replay.capture.recorded import Recorded
@@ -19,18 +21,30 @@ __all__ = [
     "CapturePlan",
     "Choice",
     "Config",
+    "ContextParallel",
+    "Conventions",
+    "Correction",
     "Counts",
     "Finalized",
+    "HeldBy",
     "Links",
+    "NamedConvention",
+    "NotConsumed",
+    "Order",
     "Origin",
+    "Outlier",
     "Place",
     "Producer",
+    "Reached",
     "Recorded",
     "Redaction",
     "Redactor",
     "Rows",
+    "Scalars",
     "StageId",
     "StepBundle",
+    "WholeBatch",
     "World",
+    "context_parallel",
     "index_of",
 ]

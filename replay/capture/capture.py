@@ -33,8 +33,8 @@ _MAX_UNFINISHED: Final = 64
 @dataclass(frozen=True, slots=True)
 class Place:
     """Which rank this is. `expected_ranks` are all that record, as whoever configures the training says: those of the
-    last pipeline stage, one for each data-parallel shard. `attempt`: one text for all ranks, another at each start;
-    needed where several record."""
+    last pipeline stage, one for each data-parallel shard, or where the context is parallel each rank of its groups.
+    `attempt`: one text for all ranks, another at each start; needed where several record."""
 
     rank: int = 0
     expected_ranks: Sequence[int] = (0,)

@@ -7,9 +7,10 @@ from typing import Any
 
 from rollbook.replay.bundle.arrays import ArrayLike, nbytes, snapshot
 from rollbook.replay.bundle.bundle_writer import BundleWriter
+from rollbook.replay.bundle.contextparallel import ContextParallel
 from rollbook.replay.bundle.model import Capability, Config, Links, Producer, StageId
 from rollbook.replay.bundle.redaction import Redactor
-from rollbook.replay.bundle.rows import Origin, Rows, index_of
+from rollbook.replay.bundle.rows import NotConsumed, Origin, Rows, index_of
 
 _COLUMNS = ("group_index", "response_lengths", "total_lengths", "loss_mask", "raw_rewards", "rewards")
 
@@ -19,8 +20,9 @@ class Recorded:
     """One rank of an optimizer step, or with `step_id=None` of a rollout, as the trainer has it.
 
     Arrays are numpy's or torch's, on any device; `tensors` are flat over the response tokens of all rows, as in
-    BundleWriter. `loss` are the step's scalars, `terms` each row's share of them. `remote_rewards`: nobody can compute
-    the raw rewards again.
+    BundleWriter, or of a context-parallel shard over those that this rank holds. `loss` are the step's scalars, `terms`
+    each row's share of them. `cohort`: what rewards were normalised with and was not consumed. `remote_rewards`: nobody
+    can compute the raw rewards again.
     """
 
     rollout_id: int
@@ -32,6 +34,8 @@ class Recorded:
     terms: Mapping[str, ArrayLike] = field(default_factory=dict)
     origin: Origin = field(default_factory=Origin)
     links: Links | None = None
+    cohort: NotConsumed | None = None
+    context_parallel: ContextParallel | None = None
     remote_rewards: bool = False
 
     @property
@@ -59,6 +63,7 @@ def copied(recorded: Recorded) -> Recorded:
             **{name: None if column is None else snapshot(column) for name, column in _columns(rows).items()},
         ),
         tensors=_snapshots(recorded.tensors),
+        cohort=None if recorded.cohort is None else _members(recorded.cohort),
         loss=None if recorded.loss is None else _snapshots(recorded.loss),
         terms=_snapshots(recorded.terms),
     )
@@ -76,6 +81,8 @@ def writer_of(
         step_id=recorded.step_id,
         origin=recorded.origin,
         links=recorded.links,
+        cohort=recorded.cohort,
+        context_parallel=recorded.context_parallel,
         redactor=redactor,
     )
     writer = BundleWriter(
@@ -89,6 +96,10 @@ def writer_of(
     if recorded.remote_rewards:
         writer.promise(StageId.REWARD_RAW, capability=Capability.RECORDED_ONLY)
     return writer
+
+
+def _members(cohort: NotConsumed) -> NotConsumed:
+    return NotConsumed(tuple(cohort.sample_ids), snapshot(cohort.group_index), snapshot(cohort.raw_rewards))
 
 
 def _columns(rows: Rows) -> dict[str, Any]:
