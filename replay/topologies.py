@@ -45,7 +45,9 @@ def estimator(index: Index) -> str | None:
 def context_parallel(index: Index) -> str | None:
     """Rows of which each rank has a part of the tokens."""
     cp = index.identity.rank.cp
-    return None if cp == 1 else f"context-parallel shards (cp {cp}) are not part of format 1.0.0"
+    if cp == 1 or index.context_parallel is not None:
+        return None
+    return f"context-parallel shards (cp {cp}) are not part of format 1.0.0"
 
 
 def flattened(index: Index) -> str | None:
