@@ -1,4 +1,8 @@
-"""What a bundle holds for a search: its rewards and advantages, its log-probs and loss, as rows of equal length."""
+"""What a bundle holds for a search: its rewards and advantages, its log-probs and loss, as rows of equal length.
+
+What format 1.1.0 records of a run is input like the rest: the cohort's other members, gamma and lambda, the numbers of
+a loss, importance corrections. The convention that a bundle names is not: it is held against what the search finds.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,10 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollbook.replay.bundle.bundle import Bundle, Cohort
+from rollbook.replay.bundle.convention import Conventions, NamedConvention
 from rollbook.replay.bundle.model import StageId
+from rollbook.replay.dialects.corrections import corrected
 from rollbook.replay.dialects.estimate import Rewarded, placed_at_end
 from rollbook.replay.dialects.loss import Bounds, Policies
 from rollbook.replay.dialects.search import LossGiven, Match, Tolerance, rank_advantages, rank_losses
+from rollbook.replay.kernels.aggregate import Totals
 from rollbook.schemas.errors import BadInput
 
 _MOST_CELLS = 2**26
@@ -22,15 +29,36 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One recorded result under every convention, nearest first; without `matches`, `lacks` says what is missing."""
+    """One recorded result under every convention, nearest first; without `matches`, `lacks` says what is missing.
+    `named`: the convention under which the bundle says that it was computed."""
 
     name: str
     matches: tuple[Match, ...] = ()
     lacks: str = ""
+    named: NamedConvention | None = None
 
     @property
     def recognised(self) -> bool:
         return any(match.matches for match in self.matches)
+
+    @property
+    def of_named(self) -> Match | None:
+        """The named convention under the others; None where none is named, or where it was not compared."""
+        wanted = self.named and (self.named.framework, self.named.version, self.named.name)
+        return next((one for one in self.matches if (one.framework, one.version, one.name) == wanted), None)
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether the named convention is nearest, alone or among others that cannot be told apart; None where nothing
+        is named or nothing was compared."""
+        if self.named is None or not self.matches:
+            return None
+        return self.of_named is not None and self.of_named.rank == 1
+
+    @property
+    def confirmed(self) -> bool:
+        """Some convention gives what was recorded, and so does the named one, if any."""
+        return self.recognised and (self.named is None or (self.of_named is not None and self.of_named.matches))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,41 +105,75 @@ def _rows(bundle: Bundle) -> _Rows:
 
 
 def _advantages(bundle: Bundle) -> Subject:
-    name = "advantages"
+    name, conventions = "advantages", _conventions(bundle)
+    named = conventions.advantages
     if StageId.ADVANTAGE_ESTIMATE not in bundle.manifest.stage_contracts:
-        return Subject(name, lacks="the bundle has no contract for advantage.estimate")
+        return Subject(name, lacks="the bundle has no contract for advantage.estimate", named=named)
     if "advantages" not in bundle.tensors:
-        return Subject(name, lacks="the bundle records no advantages")
-    samples = bundle.index.samples
-    groups = [sample.group_index for sample in samples]
-    if None in groups:
-        return Subject(name, lacks="the bundle records no groups")
+        return Subject(name, lacks="the bundle records no advantages", named=named)
+    if any(sample.group_index is None for sample in bundle.index.samples):
+        return Subject(name, lacks="the bundle records no groups", named=named)
     rows = _rows(bundle)
+    given = _rewarded(bundle, rows, conventions)
+    recorded = np.zeros(given.mask.shape)
+    recorded[: rows.mask.shape[0]] = rows.of(bundle.tensors["advantages"])
+    matches = rank_advantages(given, recorded, _tolerance(bundle, StageId.ADVANTAGE_ESTIMATE))
+    return Subject(name, matches, named=named)
+
+
+def _rewarded(bundle: Bundle, rows: _Rows, conventions: Conventions) -> Rewarded:
+    """The samples and, below them, the members of their groups that the step did not consume: rows of a reward without
+    a token that counts, which are measured against like the others and compared nowhere."""
+    samples = bundle.index.samples
+    of_groups = {sample.group_index for sample in samples}
+    others = [one for one in bundle.index.cohort or () if one.group_index in of_groups]
+    raw = np.array([*(one.raw_reward for one in samples), *(one.raw_reward for one in others)], dtype=np.float64)
+    groups = [*(one.group_index for one in samples), *(one.group_index for one in others)]
+    mask = np.concatenate([rows.mask, np.zeros((len(others), rows.mask.shape[1]), dtype=np.bool_)])
     values = bundle.tensors.get("values")
-    raw = np.array([sample.raw_reward for sample in samples], dtype=np.float64)
-    given = Rewarded(
-        placed_at_end(raw, rows.mask),
-        rows.mask,
+    return Rewarded(
+        placed_at_end(raw, mask),
+        mask,
         np.array(groups, dtype=np.int64),
-        values=None if values is None else rows.of(values),
+        values=None if values is None else np.concatenate([rows.of(values), np.zeros(mask[len(samples) :].shape)]),
+        gamma=conventions.gamma,
+        lam=conventions.lam,
     )
-    recorded = rows.of(bundle.tensors["advantages"])
-    return Subject(name, rank_advantages(given, recorded, _tolerance(bundle, StageId.ADVANTAGE_ESTIMATE)))
 
 
 _LOSS_TENSORS = ("log_probs", "old_log_probs", "advantages")
 
 
 def _pg_loss(bundle: Bundle) -> Subject:
-    name, recorded = "pg_loss", bundle.expected.loss_policy
+    name, recorded, conventions = "pg_loss", bundle.expected.loss_policy, _conventions(bundle)
+    named = conventions.loss
     if recorded is None:
-        return Subject(name, lacks="the bundle records no loss")
-    if missing := _missing(bundle, _LOSS_TENSORS):
-        return Subject(name, lacks=f"the bundle records no {', '.join(missing)}")
+        return Subject(name, lacks="the bundle records no loss", named=named)
+    sampler = ("rollout_log_probs",) if conventions.corrections else ()
+    if missing := _missing(bundle, (*_LOSS_TENSORS, *sampler)):
+        return Subject(name, lacks=f"the bundle records no {', '.join(missing)}", named=named)
     rows, config = _rows(bundle), bundle.index.config
     new, old, advantages = (rows.of(bundle.tensors[tensor]) for tensor in _LOSS_TENSORS)
-    given = LossGiven(Policies(new, old, advantages, rows.mask), Bounds(low=config.eps_clip, high=config.eps_clip_high))
-    return Subject(name, rank_losses(given, recorded.pg_loss, _tolerance(bundle, StageId.LOSS_POLICY)))
+    weights, kept = None, rows.mask
+    if sampler:
+        of_sampler = rows.of(bundle.tensors["rollout_log_probs"])
+        weights, kept = corrected(conventions.corrections, old, of_sampler, rows.mask)
+    bounds = Bounds(
+        low=config.eps_clip,
+        high=config.eps_clip_high,
+        dual=conventions.eps_clip_c,
+        positive=conventions.tau_pos,
+        negative=conventions.tau_neg,
+    )
+    totals = Totals(**conventions.whole_batch.model_dump())
+    given = LossGiven(Policies(new, old, advantages, kept, weights), bounds, totals)
+    matches = rank_losses(given, recorded.pg_loss, _tolerance(bundle, StageId.LOSS_POLICY))
+    return Subject(name, matches, named=named)
+
+
+def _conventions(bundle: Bundle) -> Conventions:
+    """Those of a bundle, all absent in format 1.0.0."""
+    return bundle.index.config.conventions or Conventions()
 
 
 def _missing(bundle: Bundle, names: Sequence[str]) -> list[str]:

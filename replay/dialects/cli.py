@@ -1,7 +1,7 @@
 """`rollbook dialect BUNDLE`: which framework's conventions give what a bundle recorded.
 
-Exit codes: 0 each recorded result is that of some convention; 1 one is that of none; 2 bad use or a bundle that is
-refused; 4 nothing is recorded that a convention would compute.
+Exit codes: 0 each recorded result is that of some convention and of the one that its bundle names, if any; 1 one is
+not; 2 bad use or a bundle that is refused; 4 nothing is recorded that a convention would compute.
 """
 
 import json
@@ -36,9 +36,9 @@ def dialect_command(
 ) -> None:
     """Replay a bundle's advantages and policy loss under every known convention and name those that match.
 
-    The nearest comes first; those that float32 cannot tell apart share a rank. Exits 0 when each recorded result is
-    that of some convention, 1 when one is that of none, 2 for a bundle that is refused, 4 when there is nothing to
-    compare.
+    The nearest comes first; those that float32 cannot tell apart share a rank. A convention that the bundle names is
+    held against them. Exits 0 when each recorded result is that of some convention and of the one named for it, if
+    any, 1 when one is not, 2 for a bundle that is refused, 4 when there is nothing to compare.
     """
     found = dialects_of(cohort.read_cohort(bundle))
     if as_json:
@@ -48,7 +48,7 @@ def dialect_command(
     subjects = [subject for rank in found for subject in rank.subjects if subject.matches]
     if not subjects:
         raise typer.Exit(NOTHING)
-    if not all(subject.recognised for subject in subjects):
+    if not all(subject.confirmed for subject in subjects):
         raise typer.Exit(NONE)
 
 
@@ -59,6 +59,8 @@ def _print(found: tuple[RankDialects, ...], console: Console, everything: bool) 
             if subject.matches:
                 console.print(_table(f"{title}{subject.name}", subject, everything))
             console.print(Text(f"{title}{_summary(subject)}"))
+            if subject.named is not None:
+                console.print(Text(f"{title}{subject.name}: {_of_named(subject)}"))
 
 
 def _table(title: str, subject: Subject, everything: bool) -> Table:
@@ -82,6 +84,18 @@ def _summary(subject: Subject) -> str:
     return f"{subject.name}: {', '.join(_label(match) for match in matching if match.rank == matching[0].rank)}"
 
 
+def _of_named(subject: Subject) -> str:
+    name, match = f"the bundle names {visible(str(subject.named))}", subject.of_named
+    if not subject.matches:
+        return f"{name}, not compared"
+    nearest = _label(subject.matches[0])
+    if match is None:
+        return f"{name}, which is not known or cannot be computed of this bundle; the nearest is {nearest}"
+    found = "gives" if match.matches else "does not give"
+    result = f"{name}, which {found} what was recorded (largest error {match.error:.3g})"
+    return f"{result} and is nearest" if subject.agrees else f"{result}; nearer is {nearest}"
+
+
 def _label(match: Match) -> str:
     return f"{match.framework} {match.version} {match.name}"
 
@@ -100,15 +114,19 @@ def _subject(subject: Subject) -> dict[str, object]:
     return {
         "lacks": subject.lacks or None,
         "recognised": subject.recognised,
-        "conventions": [
-            {
-                "rank": match.rank,
-                "framework": match.framework,
-                "version": match.version,
-                "name": match.name,
-                "error": match.error if isfinite(match.error) else None,
-                "matches": match.matches,
-            }
-            for match in subject.matches
-        ],
+        "named": None if subject.named is None else subject.named.model_dump(),
+        "named_agrees": subject.agrees,
+        "named_result": None if subject.of_named is None else _match(subject.of_named),
+        "conventions": [_match(match) for match in subject.matches],
+    }
+
+
+def _match(match: Match) -> dict[str, object]:
+    return {
+        "rank": match.rank,
+        "framework": match.framework,
+        "version": match.version,
+        "name": match.name,
+        "error": match.error if isfinite(match.error) else None,
+        "matches": match.matches,
     }
