@@ -264,6 +264,23 @@ def check_agreement(indexes: Mapping[int, Index]) -> Iterator[Problem]:
             if ours != theirs:
                 yield Problem(file, field, f"not the one of {rank_folder(lowest)}", CAPTURE_AGAIN)
     yield from check_groups(indexes)
+    yield from _one_reward(indexes)
+
+
+def _one_reward(indexes: Mapping[int, Index]) -> Iterator[Problem]:
+    """A member that several ranks name, as consumed or not, has one raw reward."""
+    if all(index.cohort is None for index in indexes.values()):
+        return
+    seen: dict[str, tuple[int, float]] = {}
+    for rank, index in sorted(indexes.items()):
+        consumed = (("samples", one.sample_id, one.raw_reward) for one in index.samples)
+        others = (("cohort", one.sample_id, one.raw_reward) for one in index.cohort or ())
+        for field, sample_id, raw_reward in (*consumed, *others):
+            first, reward = seen.setdefault(sample_id, (rank, raw_reward))
+            if reward != raw_reward:
+                what = f"raw_reward of '{visible(sample_id)}' is not the one of {rank_folder(first)}"
+                yield Problem(f"{rank_folder(rank)}/{INDEX}", field, what, CAPTURE_AGAIN)
+                break
 
 
 def _twice(ids: Iterable[str]) -> list[str]:
