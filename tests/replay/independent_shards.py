@@ -7,6 +7,7 @@ whose chunk that is.
 import hashlib
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,7 @@ def write(
         chosen = [at for at, whose in enumerate(held) if whose == place]
         content = {
             "manifest": _manifest(path.name),
-            "index": _index(path.name, {**layout, "cp_rank": place}, totals),
+            "index": _index(path.name, {**deepcopy(layout), "cp_rank": place}, totals),
             "expected": {
                 "reward.raw": {"raw_rewards": [1.0, 0.0]},
                 "reward.post_process": {"rewards": [0.5, -0.5]},
