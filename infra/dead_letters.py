@@ -24,14 +24,27 @@ class Letter:
 
 
 @dataclass(frozen=True, slots=True)
+class Foreign:
+    """What lies among the dead letters and is none: somebody else wrote it."""
+
+    stored: StoredRecord
+    why: str
+
+
+Found = Letter | Foreign
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """Which letters: of a partition of the lifecycle topic, of its offset `since` and later; None fits all."""
 
     partition: int | None = None
     since: int | None = None
 
-    def fits(self, found: Letter) -> bool:
-        """Whether the letter is one of them."""
+    def fits(self, found: Found) -> bool:
+        """Whether the letter is one of them; what is none is shown to who asks for all."""
+        if isinstance(found, Foreign):
+            return self == Asked()
         letter = found.letter
         return (self.partition is None or letter.partition == self.partition) and (
             self.since is None or letter.offset >= self.since
@@ -69,20 +82,20 @@ class DeadLetters:
         """The offsets of the topic as of now."""
         return self._log.bounds(self._topic, 0)
 
-    def every(self, asked: Asked, start: int | None = None, end: int | None = None) -> Iterator[Letter]:
+    def every(self, asked: Asked, start: int | None = None, end: int | None = None) -> Iterator[Found]:
         """Those that are asked for, from the first; `start` and `end` are offsets of the dead letters' own topic."""
         bounds = self.bounds() if start is None or end is None else Bounds(start, end)
         first, last = bounds.first if start is None else start, bounds.end if end is None else end
         if first < last:
             stored = self._log.read(self._topic, 0, first, last)
-            letters = (_letter(one) for one in stored if one.value is not None)  # none: written for its marker only
+            letters = (_found(one) for one in stored if one.value is not None)  # none: written for its marker only
             yield from filter(asked.fits, letters)
 
-    def last(self, asked: Asked, limit: int, end: int | None = None) -> list[Letter]:
+    def last(self, asked: Asked, limit: int, end: int | None = None) -> list[Found]:
         """The last of those that are asked for, read from the end backwards."""
         return list(islice(self._backwards(asked, end), limit))[::-1]
 
-    def follow(self, asked: Asked, limit: int | None, pause: Callable[[float], None] = time.sleep) -> Iterator[Letter]:
+    def follow(self, asked: Asked, limit: int | None, pause: Callable[[float], None] = time.sleep) -> Iterator[Found]:
         """The last `limit` of those that are asked for (None: all), then each as it is committed; never ends."""
         bounds = self.bounds()
         at = bounds.first if limit is None else bounds.end
@@ -98,6 +111,8 @@ class DeadLetters:
     def at(self, place: Place) -> Letter:
         """The letter of one record. Raises AnswerNo where there is none."""
         for found in self._backwards(Asked(place.partition), None):
+            if isinstance(found, Foreign):
+                continue
             if found.letter.offset == place.offset:
                 return found
             if found.letter.offset < place.offset:  # they are in the order of the log, partition by partition
@@ -116,7 +131,7 @@ class DeadLetters:
             )
         return found
 
-    def _backwards(self, asked: Asked, end: int | None) -> Iterator[Letter]:
+    def _backwards(self, asked: Asked, end: int | None) -> Iterator[Found]:
         bounds = self.bounds()
         at, window = bounds.end if end is None else end, _FIRST_WINDOW
         while at > bounds.first:
@@ -125,10 +140,10 @@ class DeadLetters:
             at, window = start, min(4 * window, _LAST_WINDOW)
 
 
-def _letter(stored: StoredRecord) -> Letter:
+def _found(stored: StoredRecord) -> Found:
     try:
         return Letter(stored, decode_as(DeadLetter, stored.value or b""))
     except (UndecodableRecord, ContractViolation) as error:
-        raise BadInput(
-            f"{stored.place} is not a dead letter ({error}): nobody but the processor may write there"
-        ) from None
+        return Foreign(
+            stored, f"{stored.place} is not a dead letter ({error}): nobody but the processor may write there"
+        )

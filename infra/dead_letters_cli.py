@@ -5,7 +5,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from rollbook.infra.dead_letters import Asked, DeadLetters, Letter, Place
+from rollbook.infra.dead_letters import Asked, DeadLetters, Foreign, Found, Place
 from rollbook.infra.looking.show import SHOWN, at, print_figures, print_json, print_table, shown
 from rollbook.infra.output import sleep_while_read
 from rollbook.infra.settings import Settings
@@ -100,13 +100,17 @@ def _follow(letters: DeadLetters, asked: Asked, limit: int | None, as_json: bool
     raise AssertionError("following never ends by itself")
 
 
-def _row(found: Letter) -> tuple[object, ...]:
+def _row(found: Found) -> tuple[object, ...]:
+    if isinstance(found, Foreign):
+        return at(found.stored.timestamp_ms), "", f"{len(found.stored.value or b''):,}", "", found.why
     letter = found.letter
     place = Place(letter.partition, letter.offset)
     return at(found.stored.timestamp_ms), place, f"{letter.size:,}", letter.sha256[:_DIGITS_SHOWN], letter.error
 
 
-def _print_json(found: Letter) -> bool:
+def _print_json(found: Found) -> bool:
+    if isinstance(found, Foreign):
+        return print_json({"written_ms": found.stored.timestamp_ms, "foreign": found.why})
     return print_json({"written_ms": found.stored.timestamp_ms, **found.letter.model_dump()})
 
 

@@ -204,14 +204,16 @@ def _states(client: AdminClient, settings: Settings) -> list[TopicState]:
 
 
 def _run_partitions(states: list[TopicState]) -> int | None:
-    """The number that the existing topics settle: that of `lifecycle`, else of any other topic ordered by run."""
-    return next((state.partitions for state in states if state.spec.partitioning is Partitioning.RUNS), None)
+    """The number that the existing topics settle: the smallest of those ordered by run, since partitions can be added
+    to a topic and never taken away."""
+    return min((state.partitions for state in states if state.spec.partitioning is Partitioning.RUNS), default=None)
 
 
 def _problems(states: list[TopicState], runs: int, nodes: int, settings: Settings) -> list[TopicProblem]:
     problems = []
+    settled = _run_partitions(states) or runs
     for state in states:
-        problems += _partition_problems(state, runs, settings)
+        problems += _partition_problems(state, runs, settled, settings)
         wanted_replication = replication_for(nodes)
         if state.replication < wanted_replication:
             remedy = f"move it to {wanted_replication} replicas with Kafka's kafka-reassign-partitions"
@@ -226,14 +228,16 @@ def _problems(states: list[TopicState], runs: int, nodes: int, settings: Setting
     return problems
 
 
-def _partition_problems(state: TopicState, runs: int, settings: Settings) -> list[TopicProblem]:
+def _partition_problems(state: TopicState, runs: int, settled: int, settings: Settings) -> list[TopicProblem]:
     wanted = {Partitioning.RUNS: runs, Partitioning.OWN: state.partitions, Partitioning.SINGLE: 1}
     number = wanted[state.spec.partitioning]
     if state.partitions == number:
         return []
-    remedy = (
-        f"it is fixed for the life of the prefix {settings.topic_prefix!r}: run `rollbook topics create --partitions "
-        f"{state.partitions}`, or set ROLLBOOK_TOPIC_PREFIX to a new prefix"
+    fixed = f"it is fixed for the life of the prefix {settings.topic_prefix!r}: "
+    remedy = fixed + (
+        "what was added cannot be taken away; set ROLLBOOK_TOPIC_PREFIX to a new prefix"
+        if settled < state.partitions
+        else f"run `rollbook topics create --partitions {settled}`, or set ROLLBOOK_TOPIC_PREFIX to a new prefix"
     )
     return [TopicProblem(state.name, "partitions", str(state.partitions), str(number), remedy)]
 

@@ -79,13 +79,15 @@ class Look:
 @dataclass(frozen=True, slots=True)
 class LedgerPart:
     """One partition of the ledger, read whole. `records` were read, `rows` are live; `decided` is the first lifecycle
-    offset behind the last decision, which was read afterwards."""
+    offset behind the last decision, which was read afterwards; `same_log` is false where the log has another record
+    there than the one that was decided."""
 
     partition: int
     next_offset: int | None
     records: int
     rows: int
     decided: int = 0
+    same_log: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from rollbook.processors.lifecycle import LIVE
 from rollbook.replay.history.decisions import DecisionLog
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.replay.history.source import OutOfRange
-from rollbook.schemas.codec import decode
+from rollbook.schemas.codec import UndecodableRecord, decode
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.schemas.records.rollout import Generated
 from rollbook.schemas.records.run import LagUnit
@@ -141,10 +141,18 @@ def _look(client: AdminClient, settings: Settings, places: list[Key]) -> Look:
     )
 
 
-def _decided(log: KafkaLog, settings: Settings, partition: int) -> int:
+def _decided(log: KafkaLog, settings: Settings, partition: int) -> tuple[int, bool]:
+    """The offset behind the last decision, and whether the log still has the record that it decided."""
     decisions = DecisionLog(log, settings.topic(Topic.DECISIONS), partition)
     last = next(decisions.before(decisions.bounds.end), None)
-    return 0 if last is None else last.decision.source.offset + 1
+    if last is None:
+        return 0, True
+    source = last.decision.source
+    try:
+        (found,) = log.read_at(settings.topic(Topic.LIFECYCLE), partition, [source.offset])
+    except OutOfRange:  # deleted, or the log ends before it: findings of their own
+        return source.offset + 1, True
+    return source.offset + 1, found.sha256 == source.sha256
 
 
 def _members(client: AdminClient, settings: Settings) -> Iterator[Member]:
@@ -209,7 +217,7 @@ def _ledger(
                 found = rebuild.ledger().runs.values()
             except BadInput as problem:
                 raise BadInput(f"{topic}:{p}: {problem}") from None
-            parts.append(LedgerPart(p, stands, rebuild.records, rebuild.rows, _decided(log, settings, p)))
+            parts.append(LedgerPart(p, stands, rebuild.records, rebuild.rows, *_decided(log, settings, p)))
             runs += [_run(log, settings, run, p, first) for run in found if run.head.config_version]
     return tuple(parts), tuple(runs)
 
@@ -236,7 +244,10 @@ def _run(log: KafkaLog, settings: Settings, run: Run, partition: int, first: Map
 
 
 def _waiting(value: bytes, at_ms: int, settings: Settings, first: Mapping[Key, int]) -> Waiting | None:
-    record = decode(value)
+    try:
+        record = decode(value)
+    except UndecodableRecord:  # the log is not that which was decided, which is a finding of its own
+        return None
     if not isinstance(record, Generated):
         return None
     gone = ""

@@ -36,7 +36,10 @@ def positions(facts: Facts) -> Iterator[Finding]:
             remedy = "no processor opens the partition so; see where a transaction is open, and restore the topic"
             yield Finding(Level.UNSAFE, "positions", about, told, remedy)
         first, end = facts.first.get((Topic.LIFECYCLE, p), 0), facts.after.high.get((Topic.LIFECYCLE, p), 0)
-        if end < stands:
+        if not part.same_log:
+            told = f"the record at offset {part.decided - 1} is not the one that was decided: the topic was made anew"
+            yield Finding(Level.UNSAFE, "positions", about, told, "set ROLLBOOK_TOPIC_PREFIX to a new prefix")
+        elif end < stands:
             told = f"the log ends at {end}, but the ledger stands at {stands}: the topic was made anew"
             yield Finding(Level.UNSAFE, "positions", about, told, "set ROLLBOOK_TOPIC_PREFIX to a new prefix")
         elif first > stands:

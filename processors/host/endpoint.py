@@ -6,6 +6,7 @@ It has no authentication, and metrics name runs: let it listen where only those 
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -118,13 +119,26 @@ class _Server(ThreadingHTTPServer):
     def process_request_thread(
         self, request: socket.socket | tuple[bytes, socket.socket], client_address: object
     ) -> None:
+        connection = request[1] if isinstance(request, tuple) else request
+        assert isinstance(connection, socket.socket)
+        late = threading.Timer(
+            _REQUEST_S, _hang_up, (connection,)
+        )  # who trickles keeps within each time-out of its own
+        late.daemon = True
+        late.start()
         try:
             super().process_request_thread(request, client_address)
         finally:
+            late.cancel()
             self._places.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Who asked has gone: nothing to tell anybody."""
+
+
+def _hang_up(connection: socket.socket) -> None:
+    with suppress(OSError):  # it has just been closed
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -37,7 +37,8 @@ class Health:
         self._long = False
         self._joined = False
         self._behind: dict[int, int | None] = {}
-        self._stopped: dict[int, int] = {}
+        self._stopped: dict[int, int | None] = {}
+        self._opening: int | None = None
 
     def __call__(self, event: watch.Event) -> None:
         with self._lock:
@@ -57,12 +58,17 @@ class Health:
                 for partition in partitions:
                     self._behind.pop(partition, None)
                     self._stopped.pop(partition, None)
+            case watch.Opening(partition):
+                self._opening = partition
+                self._stopped.pop(partition, None)
             case watch.Restored(partition):
+                self._opening = None
                 if partition in self._behind:  # restored anew: it catches up anew
                     self._behind[partition] = None
             case watch.Lags(records):
                 self._behind.update({p: behind for p, behind in records.items() if p in self._behind})
             case watch.PartitionStopped(partition, offset):
+                self._opening = None
                 self._stopped[partition] = offset
             case _:
                 pass
@@ -78,11 +84,16 @@ class Health:
         """Whether all partitions of this instance are restored and caught up, none of them stopped."""
         with self._lock:
             joined, behind, stopped = self._joined, dict(self._behind), dict(self._stopped)
+            opening = self._opening
         if not joined:
             return Answer(False, "no partitions were assigned yet")
         if stopped:
-            partition, offset = min(stopped.items())
-            return Answer(False, f"partition {partition} is stopped before offset {offset}: see the log")
+            partition = min(stopped)
+            offset = stopped[partition]
+            why = "cannot be opened" if offset is None else f"is stopped before offset {offset}"
+            return Answer(False, f"partition {partition} {why}: see the log")
+        if opening is not None:
+            return Answer(False, f"partition {opening} is being restored")
         late = [partition for partition, records in sorted(behind.items()) if records is None or records > READY_LAG]
         if late:
             records = behind[late[0]]

@@ -130,14 +130,18 @@ class Host:
         return not self._stop.is_set()
 
     def _count_partitions(self) -> int:
-        def ask() -> int:
-            topic = self._consumer.list_topics(self._lifecycle, timeout=REQUEST_TIMEOUT_S).topics[self._lifecycle]
-            return len(topic.partitions)
+        """Fixed for the life of a prefix, since a run lies by it: what is added to the log alone does not count."""
 
-        count = retried(self._clock, f"partitions of {self._lifecycle}", ask)
-        if not count:
-            raise HostStopped(f"topic {self._lifecycle} does not exist: run `rollbook topics create`")
-        return int(count)
+        def count(name: str) -> int:
+            def ask() -> int:
+                return len(self._consumer.list_topics(name, timeout=REQUEST_TIMEOUT_S).topics[name].partitions)
+
+            found = retried(self._clock, f"partitions of {name}", ask)
+            if not found:
+                raise HostStopped(f"topic {name} does not exist: run `rollbook topics create`")
+            return int(found)
+
+        return min(count(self._lifecycle), count(self._settings.topic(Topic.LEDGER)))
 
     # ---- 2. and 5.: partitions come and go; both callbacks run inside poll and consume, never inside a transaction
 
@@ -163,7 +167,7 @@ class Host:
             self._ledgers.pop(partition, None)
             self._stopped[partition] = error
             logger.error("%s; the other partitions go on", error, extra=at(partition))
-            self._watched.tell(watch.PartitionStopped(partition, self._next.get(partition, 0)))
+            self._watched.tell(watch.PartitionStopped(partition, None))
             return TopicPartition(self._lifecycle, partition, OFFSET_END)
 
     def _rest(self, consumer: Consumer) -> None:
@@ -175,6 +179,13 @@ class Host:
 
     def _open(self, consumer: Consumer, partition: int) -> TopicPartition:
         began = self._clock.monotonic()
+        self._watched.tell(watch.Opening(partition))
+        if partition >= self._topic_partitions:
+            raise PartitionUnusable(
+                f"{self._lifecycle}:{partition}: the topic was given more than its {self._topic_partitions} "
+                "partitions, so that clients which start now put runs into others: set ROLLBOOK_TOPIC_PREFIX to a new "
+                "prefix for new runs"
+            )
         opening = Opening(
             self._settings,
             self._kafka,

@@ -224,6 +224,9 @@ class Metrics:
                 self._hold()
             case watch.Released(partitions):
                 self._release(partitions)
+            case watch.Opening(partition):
+                self._stopped.discard(partition)
+                self._hold()
             case watch.PartitionStopped(partition):
                 self._stopped.add(partition)
                 self._hold()

@@ -35,6 +35,13 @@ class Assigned:
 
 
 @dataclass(frozen=True, slots=True)
+class Opening:
+    """A partition is about to be restored, which takes as long as somebody's transaction is open on it."""
+
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
 class Restored:
     """A partition's ledger was read back."""
 
@@ -82,16 +89,17 @@ class FencedOff:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStopped:
-    """A record that this version cannot fold stopped its partition."""
+    """A record that this version cannot fold stopped its partition; or, without an offset, it cannot be opened."""
 
     partition: int
-    offset: int
+    offset: int | None
 
 
 Event = (
     Alive
     | Lags
     | Assigned
+    | Opening
     | Restored
     | Released
     | Began

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from rollbook.infra.cli import run as rollbook
-from rollbook.infra.dead_letters import Asked, DeadLetters
+from rollbook.infra.dead_letters import Asked, DeadLetters, Letter
 from rollbook.infra.settings import LIFECYCLE_MAX_BYTES, Settings, Topic
 from rollbook.processors.host.clock import SystemClock
 from rollbook.processors.host.kafka import Cluster
@@ -164,5 +164,25 @@ def test_letters_are_followed_as_they_come(settings: Settings) -> None:
             _await(lambda: host.decided == 3)
 
         found = list(islice(DeadLetters(log, settings).follow(Asked(), 10, pause), 3))
-    assert found[0].letter.size == len(HOSTILE)
-    assert {letter.letter.size for letter in found} == {len(HOSTILE), 0, 2}
+    sizes = [one.letter.size for one in found if isinstance(one, Letter)]
+    assert sizes[0] == len(HOSTILE)
+    assert set(sizes) == {len(HOSTILE), 0, 2}
+
+
+def test_what_somebody_else_wrote_is_told_and_hides_nothing(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ROLLBOOK_TOPIC_PREFIX", settings.topic_prefix)
+    stranger = Producer({"bootstrap.servers": settings.bootstrap_servers})
+    with host_in_thread(settings) as host:
+        for number, value in enumerate(VALUES[:2]):
+            produce(settings, (value,))
+            _await(lambda number=number: host.decided == number + 1)  # type: ignore[misc]
+            stranger.produce(settings.topic(Topic.DEAD_LETTERS), b"\x1b[2J no letter")
+            assert stranger.flush(30) == 0
+    rows = [line for line in shown(capsys) if re.match(r"\d{4}-", line)]
+    assert ["is not a dead letter" in row for row in rows] == [False, True, False, True]
+    told = [json.loads(line) for line in shown(capsys, "--json")]
+    assert ["foreign" in one for one in told] == [False, True, False, True]
+    assert len(shown(capsys, "--json", "--partition", "0")) == 2
+    assert any("tombstone" in line for line in shown(capsys, "--show", "0:1"))

@@ -37,6 +37,7 @@ from rollbook.tests.infra.rich_run import decide, rich
 from rollbook.tests.infra.test_topics import set_topic
 from rollbook.tests.processors.history import History
 from rollbook.tests.processors.hosting import host_in_thread
+from rollbook.tests.processors.test_host import _await
 
 NOTHING = Look((), {}, {}, {})
 
@@ -273,6 +274,22 @@ def test_where_the_fold_stands(stands: int, committed: int, first: int, end: int
     found = told(processing.positions(facts))
     assert len(found) == bool(problem)
     assert problem in "".join(found)
+
+
+def test_a_log_that_was_made_anew_and_is_longer_than_the_old_one(settings: Settings) -> None:
+    decide(settings, rich("my-run", PARTITIONS))
+    (seen,) = look(settings).runs
+    lengths = {p: look(settings).after.high[Topic.LIFECYCLE, p] for p in range(PARTITIONS)}
+    topic, client = settings.topic(Topic.LIFECYCLE), connect(settings)
+    client.delete_topics([topic])[topic].result(20)
+    _await(lambda: topic not in client.list_topics(timeout=10).topics)
+    create_topics(settings, PARTITIONS)
+    producer = Producer({"bootstrap.servers": settings.bootstrap_servers})
+    for _ in range(lengths[seen.partition] + 5):
+        producer.produce(topic, b"another", b"my-run", seen.partition)
+    assert producer.flush(20) == 0
+    lines = told(processing.positions(look(settings)))
+    assert any("is not the one that was decided: the topic was made anew" in line for line in lines)
 
 
 @pytest.mark.parametrize(("decided", "resting", "found"), [(4, False, 1), (6, False, 0), (6, True, 1), (5, True, 0)])

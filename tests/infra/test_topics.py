@@ -9,6 +9,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    NewPartitions,
     ResourceType,
 )
 
@@ -80,6 +81,20 @@ def test_another_number_of_partitions_is_refused_and_repair_does_not_help(settin
     for repair in (False, True):
         with pytest.raises(BadInput, match=r"lifecycle: partitions is 2, wanted 5: .*--partitions 2"):
             create_topics(settings, 5, repair=repair)
+
+
+def test_partitions_that_were_added_are_what_is_wrong(settings: Settings) -> None:
+    name = settings.topic(Topic.LIFECYCLE)
+    client = connect(settings)
+    client.create_partitions([NewPartitions(name, 3)])[name].result(20)
+    deadline = time.monotonic() + 20
+    while describe_topics(settings)[0].partitions != 3:
+        assert time.monotonic() < deadline
+    (problem,) = check_topics(settings)
+    assert str(problem).startswith(f"topic {name}: partitions is 3, wanted 2: it is fixed for the life of the prefix")
+    assert "what was added cannot be taken away" in str(problem)
+    with pytest.raises(BadInput, match="partitions is 3, wanted 2"):
+        create_topics(settings)
 
 
 @pytest.mark.parametrize(

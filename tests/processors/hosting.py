@@ -3,21 +3,22 @@
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from confluent_kafka import Producer
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.host.loop import Host
+from rollbook.processors.host.watch import Watch
 
 SESSION_TIMEOUT_MS = 1_500
 
 
 @contextmanager
-def host_in_thread(settings: Settings, name: str = "p0") -> Iterator[Host]:
+def host_in_thread(settings: Settings, name: str = "p0", watches: Iterable[Watch] = ()) -> Iterator[Host]:
     """A host that works as long as the block lasts; its failure is raised at the end of the block."""
-    host = Host(settings, name, SESSION_TIMEOUT_MS)
+    host = Host(settings, name, SESSION_TIMEOUT_MS, watches=watches)
     stop = threading.Event()
     failures: list[BaseException] = []
 

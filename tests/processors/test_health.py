@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 
@@ -51,6 +51,19 @@ BOTH = (watch.Restored(0, 5, 9, 0.1), watch.Restored(1, 5, 9, 0.1), watch.Assign
         ((*BOTH, watch.Lags({0: 0, 1: 9_000}), watch.Released((1,))), True, "1 partitions"),
         ((*BOTH, watch.PartitionStopped(1, 7), watch.Lags({0: 0}), watch.Released((1,))), True, "1 partitions"),
         ((*BOTH, watch.Lags({0: 0, 1: 0}), watch.Restored(0, 5, 9, 0.1)), False, "partition 0 is restored, and not"),
+        ((*BOTH, watch.Lags({0: 0, 1: 0}), watch.Opening(2)), False, "partition 2 is being restored"),
+        ((*BOTH, watch.Opening(2), watch.PartitionStopped(2, None)), False, "partition 2 cannot be opened"),
+        (
+            (
+                *BOTH,
+                watch.PartitionStopped(1, 7),
+                watch.Opening(1),
+                watch.Restored(1, 5, 9, 0.1),
+                watch.Lags({0: 0, 1: 0}),
+            ),
+            True,
+            "2 partitions",
+        ),
     ],
 )
 def test_ready_is_who_has_restored_and_caught_up(events: tuple[watch.Event, ...], ready: bool, why: str) -> None:
@@ -115,6 +128,34 @@ def test_who_asks_and_never_says_what_blocks_nobody(endpoint: Endpoint, monkeypa
     assert ask(endpoint.address, "GET", "/healthz")[0] == 200
     for one in silent:
         one.close()
+
+
+def test_who_trickles_blocks_nobody_for_long(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served, "_REQUEST_S", 0.5)
+    place, over = (endpoint.address.host, endpoint.address.port), threading.Event()
+    trickling = [socket.create_connection(place) for _ in range(served._MOST_AT_ONCE)]
+
+    def trickle() -> None:
+        while not over.wait(0.1):
+            for one in trickling:
+                with suppress(OSError):  # it was hung up
+                    one.send(b"G")
+
+    thread = threading.Thread(target=trickle)
+    thread.start()
+
+    def answers() -> bool:
+        with suppress(OSError, http.client.HTTPException):  # sent away: all places are taken
+            return ask(endpoint.address, "GET", "/healthz")[0] == 200
+        return False
+
+    try:
+        _await(answers, seconds=5)
+    finally:
+        over.set()
+        thread.join()
+        for one in trickling:
+            one.close()
 
 
 def test_a_port_that_is_taken_is_said_in_one_line(endpoint: Endpoint) -> None:

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package forgets to mark them as exported
+    AdminClient,
+    NewPartitions,
+)
 
 from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.settings import Settings, Topic
@@ -212,6 +215,42 @@ def test_a_successor_under_another_name_ends_the_open_transaction(settings: Sett
     assert spawn_host(settings, "p0", kill_at="offsets").wait(60) == -signal.SIGKILL
     with host_in_thread(settings, "p1"):
         _await(lambda: _decided(settings) == len(history), seconds=20)
+    _check(settings)
+
+
+@pytest.mark.parametrize("point", ["produced", "offsets"])
+def test_an_instance_that_dies_in_a_transaction_is_taken_over_within_ten_seconds(
+    settings: Settings, point: str
+) -> None:
+    history = _history(50)
+    with host_in_thread(settings, "standing") as standing:
+        send(settings, history)
+        _await(lambda: standing.decided == len(history))
+        dying = spawn_host(settings, "dying", kill_at=point)
+        while dying.poll() is None:  # it dies in its first transaction, as soon as it has a partition
+            more = _history(20, first=len(history) + 1_000)
+            send(settings, more)
+            history += more
+        killed = time.monotonic()
+        assert dying.returncode == -signal.SIGKILL
+        _await(lambda: _decided(settings) == len(history), seconds=10 - (time.monotonic() - killed))
+    _check(settings)
+
+
+def test_partitions_that_were_added_to_the_log_are_left_alone_and_told(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = _history(20), _history(20, first=21)
+    topic = settings.topic(Topic.LIFECYCLE)
+    with host_in_thread(settings):
+        send(settings, first)
+        _await(lambda: _decided(settings) == len(first))
+    admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
+    admin.create_partitions([NewPartitions(topic, PARTITIONS + 1)])[topic].result(20)
+    with host_in_thread(settings):
+        send(settings, second)
+        _await(lambda: _decided(settings) == len(first) + len(second))
+        _await(lambda: f"{topic}:{PARTITIONS}: the topic was given more than its" in caplog.text)
     _check(settings)
 
 
