@@ -35,7 +35,7 @@ PPO = LossRule(Surrogate.PPO, SUM, ratio_limit=20.0)
 DUAL_CLIP = LossRule(Surrogate.PPO, SUM, ratio_limit=20.0, dual=True)
 CISPO = LossRule(Surrogate.CISPO, SUM, ratio_limit=20.0)
 GSPO = LossRule(Surrogate.PPO, SUM, level=Level.SEQUENCE, sequence_limit=10.0)
-SAPO = LossRule(Surrogate.SAPO, SUM)
+SAPO = LossRule(Surrogate.SAPO, SUM, ratio_limit=20.0)
 
 ADVANTAGES = {
     "grpo": GRPO,

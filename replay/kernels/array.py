@@ -4,7 +4,7 @@ from typing import Any
 
 from array_api_compat import array_namespace, device
 
-__all__ = ["Array", "constant", "device", "namespace"]
+__all__ = ["Array", "constant", "device", "namespace", "sigmoid"]
 
 Array = Any
 
@@ -12,6 +12,13 @@ Array = Any
 def namespace(*arrays: Array) -> Any:
     """The array API namespace that all of `arrays` belong to; raises TypeError when they mix libraries."""
     return array_namespace(*arrays)
+
+
+def sigmoid(values: Array) -> Array:
+    """1 / (1 + e^-x). The library's own, where arrays have one: its gradient s (1 - s) is what trainers get, which in
+    float32 is another number than the formula's where s is near 1."""
+    own = getattr(values, "sigmoid", None)
+    return 1 / (1 + namespace(values).exp(-values)) if own is None else own()
 
 
 def constant(values: Array) -> Array:

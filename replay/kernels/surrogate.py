@@ -7,7 +7,7 @@ CISPO: MiniMax 2025, arXiv:2506.13585, eq. 4 and 5. SAPO: Gao et al. 2025, arXiv
 Williams 1992.
 """
 
-from rollbook.replay.kernels.array import Array, constant, namespace
+from rollbook.replay.kernels.array import Array, constant, namespace, sigmoid
 from rollbook.replay.kernels.masked import Masking, count, hide
 
 
@@ -72,7 +72,7 @@ def sapo(ratio: Array, advantages: Array, *, positive: float, negative: float) -
     """-(4 / tau) sigmoid(tau (r - 1)) A, tau by the sign of A."""
     xp = namespace(ratio, advantages)
     tau = xp.where(advantages > 0, xp.full_like(ratio, positive), xp.full_like(ratio, negative))
-    return -4 / tau / (1 + xp.exp(-tau * (ratio - 1))) * advantages
+    return -(sigmoid(tau * (ratio - 1)) * (4 / tau)) * advantages
 
 
 def geometric(log_ratios: Array, advantages: Array, mask: Array, *, low: float, high: float) -> tuple[Array, Array]:

@@ -78,7 +78,7 @@ def actor_loss(case: Case) -> Outputs:
     if weights is not None:
         outputs["stat_behave_approx_kl"] = hide(prox - old, kept)
         outputs["stat_behave_imp_weight"] = weights
-        outputs["stat_behave_mask"] = kept
+        outputs["stat_behave_mask"] = kept & (weights > 0)
         outputs["stat_filtered_fraction"] = count(mask & ~within, loss.losses) / tokens
     return outputs
 

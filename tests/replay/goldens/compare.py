@@ -17,6 +17,8 @@ SCALE = 1e-6
 """Of the largest value of an output: float32 rounding of a few operations."""
 CANCELLED = 2e-4
 """The most that cancellation is allowed."""
+MOST = 1e-3
+"""The most that rewards close together and far from zero are allowed, however little their spread leaves of them."""
 _TIMES = 8
 
 
@@ -74,13 +76,14 @@ def _difference(recorded: Any, double: Any, single: Any, allowed: float = 0.0) -
     if expected.shape != exact.shape:
         return f"shape {exact.shape} instead of {expected.shape}"
     # What is summed cancels: a scalar's scale is that of the terms, of which a loss near zero says nothing.
-    largest = np.abs(expected[np.isfinite(expected)]).max(initial=1e-3 if expected.shape else 0.1)
+    largest = np.abs(expected[np.isfinite(expected)]).max(initial=1e-3 if expected.shape else 1.0)
     with np.errstate(invalid="ignore"):
         error, other, between = (np.abs(one - two) for one, two in (
             (expected, exact), (expected, rounded), (exact, rounded)
         ))  # fmt: skip
         near = (error <= SCALE * largest) | (other <= SCALE * largest)
-        near |= error <= np.minimum(np.maximum(_TIMES * between, allowed), CANCELLED * largest)
+        near |= error <= np.minimum(_TIMES * between, CANCELLED * largest)
+    near |= error <= np.minimum(allowed, MOST * largest)
     near |= (expected == exact) | (expected == rounded) | (np.isnan(expected) & (np.isnan(exact) | np.isnan(rounded)))
     if near.all():
         return None

@@ -70,6 +70,10 @@ def advantages(case: Case) -> Outputs:
     }
 
 
+MOST_RATIO = 10.0
+"""Of the weight of an unbiased gradient (KL_IS_WEIGHT_CLIP in openrlhf/models/utils.py)."""
+
+
 def kl(case: Case) -> Outputs:
     """An unbiased gradient is that of k2, times the ratio to the old policy where there is one."""
     found, name = case.inputs, case.params["kl_estimator"]
@@ -78,7 +82,8 @@ def kl(case: Case) -> Outputs:
         xp = namespace(estimate_of)
         gradient = approximate_kl(found["log_probs"], found["log_probs_base"], "k2")
         if "log_probs_old" in found:
-            gradient = gradient * constant(xp.exp(found["log_probs"] - found["log_probs_old"]))
+            ratio = xp.exp(found["log_probs"] - found["log_probs_old"])
+            gradient = gradient * constant(xp.clip(ratio, None, MOST_RATIO))
         estimate_of = constant(estimate_of) + (gradient - constant(gradient))
     return {"kl": estimate_of}
 
@@ -92,10 +97,14 @@ def totals_of(case: Case) -> Totals:
 def policy(case: Case) -> Outputs:
     found = case.inputs
     mask = found["action_mask"]
+    if (dual := case.get("dual_clip")) is not None and dual <= 1:
+        raise Refusal("a dual clip of 1 or less")
+    if case.params["policy_loss_type"] not in ("ppo", "gspo"):
+        raise Refusal("no such loss")
     rule = openrlhf.GSPO if case.params["policy_loss_type"] == "gspo" else openrlhf.PPO
     if case.get("token_level_loss") is False:
         rule = replace(rule, aggregation=openrlhf.SEQ_MEAN)
-    bounds = Bounds(low=case.params["clip_eps_low"], high=case.params["clip_eps_high"], dual=case.get("dual_clip"))
+    bounds = Bounds(low=case.params["clip_eps_low"], high=case.params["clip_eps_high"], dual=dual)
     weights, sampler_kl, filtered = corrected(case, mask)
     # GSPO corrects by measuring against the sampler itself.
     is_sampler = rule is openrlhf.GSPO and case.get("is_correction_level", "off") != "off"
@@ -118,12 +127,14 @@ def corrected(case: Case, mask: Array) -> tuple[Array | None, Array | None, Arra
     gating = case.get("is_correction_gating", "ratio")
     low, high = case.get("is_correction_threshold", [0.5, 5.0])
     old, sampler = case.inputs["old_log_probs"], case.inputs["rollout_log_probs"]
+    if gating != "ratio" and level != "off" and low > 0:
+        raise Refusal("an upper bound only")
+    if mode == "clip" and (level == "seq" or gating != "ratio"):
+        raise Refusal("truncates ratios of tokens only")
+    if level not in ("off", "token", "seq") or mode not in ("mask", "clip") or gating not in GATES:
+        raise Refusal("no such correction")
     if level == "off" or case.params["policy_loss_type"] == "gspo":
         return None, None, None
-    if gating != "ratio" and low > 0:
-        raise Refusal("an upper bound only")
-    if mode == "clip" and (level != "token" or gating != "ratio"):
-        raise Refusal("truncates ratios of tokens only")
     xp = namespace(old)
     reach = Reach.TOKEN if level == "token" else Reach.SEQ_MEAN
     sampler_kl = masked_mean(sampler - old, mask, masking=Masking.MULTIPLY)
@@ -135,7 +146,7 @@ def corrected(case: Case, mask: Array) -> tuple[Array | None, Array | None, Arra
     if gating == "ratio":
         metric, least = logs, low
     elif gating == "tv":
-        metric = xp.abs(xp.exp(old) - xp.exp(sampler))
+        metric = xp.abs(xp.subtract(*probabilities(old, sampler)))
     metric = gather(metric, mask, reach, Masking.MULTIPLY, floor=0.0)
     kept = is_within(xp.exp(metric) if gating == "ratio" else metric, least, high)
     dropped = xp.astype(~kept, old.dtype)
@@ -143,12 +154,18 @@ def corrected(case: Case, mask: Array) -> tuple[Array | None, Array | None, Arra
     return xp.where(kept, xp.exp(logs), xp.zeros_like(logs)), sampler_kl, share
 
 
+GATES = ("ratio", "binary_kl", "tv")
 _LEAST = 1e-6
+
+
+def probabilities(one: Array, other: Array) -> tuple[Array, Array]:
+    xp = namespace(one, other)
+    return xp.clip(xp.exp(one), _LEAST, 1 - _LEAST), xp.clip(xp.exp(other), _LEAST, 1 - _LEAST)
 
 
 def bernoulli_kl(one: Array, other: Array) -> Array:
     xp = namespace(one)
-    p, q = (xp.clip(xp.exp(value), _LEAST, 1 - _LEAST) for value in (one, other))
+    p, q = probabilities(one, other)
     return p * (xp.log(p) - xp.log(q)) + (1 - p) * (xp.log(1 - p) - xp.log(1 - q))
 
 

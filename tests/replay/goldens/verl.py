@@ -41,7 +41,9 @@ def advantages(rule: AdvantageRule, case: Case) -> Outputs:
     allowed = 0.0
     if rule.normalization:
         scores = plain(found["token_level_rewards"]).sum(axis=1)
-        allowed = cancellation(scores, given.group_index, rule.normalization.std is Level.GROUP)
+        allowed = cancellation(
+            scores, given.group_index, rule.normalization.std is Level.GROUP or rule.whitening is not None
+        )
     return {"advantages": advantage, "returns": returns, "allowed": allowed}
 
 

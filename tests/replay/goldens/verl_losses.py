@@ -131,6 +131,8 @@ def correction(case: Case, train: Any, sampler: Any, mask: Any) -> tuple[Any, An
     kept = mask
     options = [option for option in (case.get("rollout_rs") or "").split(",") if option]
     thresholds = str(case.get("rollout_rs_threshold")).split(",")
+    if options and len(thresholds) not in (1, len(options)):
+        raise Refusal("a threshold for each option, or one for all")
     for option, threshold in zip(options, thresholds * (len(options) if len(thresholds) == 1 else 1), strict=True):
         kept = kept & accepted(option, threshold, xp.clip(train - sampler, -20, 20), mask)
     return weights, kept
@@ -141,7 +143,7 @@ REACHES = {"token": Reach.TOKEN, "sequence": Reach.SEQ_SUM}
 
 def weights_of(case: Case, logs: Any, mask: Any, level: str) -> Any:
     xp = namespace(logs)
-    bounds = [float(part) for part in str(case.params["rollout_is_threshold"]).split("_")]
+    bounds = bounds_in(case.get("rollout_is_threshold", 2.0))
     rule = Weighting(most=bounds[-1])
     if len(bounds) == 2:
         rule = Weighting(least=bounds[0], most=bounds[1], outside=Outside.ZERO)
@@ -155,13 +157,26 @@ def weights_of(case: Case, logs: Any, mask: Any, level: str) -> Any:
     return weights
 
 
+def bounds_in(threshold: object) -> list[float]:
+    """Of "upper" or "lower_upper"."""
+    try:
+        bounds = [float(part) for part in str(threshold).split("_")]
+    except ValueError as error:
+        raise Refusal("no number") from error
+    if min(bounds) <= 0 or (bounds != sorted(bounds) and len(bounds) == 2):
+        raise Refusal("bounds are positive, the lower one first")
+    return bounds
+
+
 def accepted(option: str, threshold: str, log_ratios: Any, mask: Any) -> Any:
     """Where a token stays. Of k1 the bounds are those of sampler / trainer, of the others there is an upper one."""
     xp = namespace(log_ratios)
     reach, name = option.rsplit("_", 1)
-    bounds = [float(part) for part in threshold.split("_")]
+    bounds = bounds_in(threshold)
     if name == "k1":
         least, most = (1 / bounds[0], bounds[0]) if len(bounds) == 1 else bounds
+        if least > most:
+            raise Refusal("no bound below the other")
         value = gather(-log_ratios, mask, Reach(reach))
         return is_within(value, math.log(least), math.log(most))
     if len(bounds) == 2:
