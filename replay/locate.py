@@ -7,9 +7,9 @@ from pathlib import Path
 
 from rollbook.replay.bundle.folder import Folder, open_folder
 from rollbook.replay.bundle.layout import (
-    MAX_JSON_BYTES,
     is_leftover,
     looks_like_cohort,
+    max_json_bytes,
     rank_complete,
     rank_folders,
 )
@@ -145,7 +145,7 @@ def _of_ranks(folder: Folder, names: tuple[str, ...]) -> Coordinates | None:
         record = rank_complete(int(rank.removeprefix("rank-")))
         try:
             if record in names:
-                return coordinates(parse(record, folder.read(record, MAX_JSON_BYTES), ShardComplete))
+                return coordinates(parse(record, folder.read(record, max_json_bytes(record)), ShardComplete))
             with folder.subfolder(rank) as child:
                 return _of_rank(child, child.names())
         except Refused:
@@ -158,8 +158,8 @@ def _of_rank(folder: Folder, names: tuple[str, ...]) -> Coordinates | None:
     try:
         for name in names:
             if name.startswith(f"{COMPLETE}."):
-                return coordinates(parse(name, folder.read(name, MAX_JSON_BYTES), RankComplete))
-        return coordinates(parse(INDEX, folder.read(INDEX, MAX_JSON_BYTES), Index).identity)
+                return coordinates(parse(name, folder.read(name, max_json_bytes(name)), RankComplete))
+        return coordinates(parse(INDEX, folder.read(INDEX, max_json_bytes(INDEX)), Index).identity)
     except Refused:
         return None
 
