@@ -16,7 +16,7 @@ KL = KlRule(ratio_limit=20.0, value_limit=10.0, limited=frozenset({"k3", "low_va
 
 GRPO = AdvantageRule(Normalization(singleton=Singleton.RAW, eps=1e-6))
 DR_GRPO = AdvantageRule(Normalization(singleton=Singleton.RAW, std=Over.NONE))
-GRPO_VECTORIZED = AdvantageRule(Normalization(singleton=Singleton.RAW, eps=1e-6, variance_floor=1e-6))
+GRPO_VECTORIZED = AdvantageRule(Normalization(singleton=Singleton.RAW, eps=1e-6))
 RLOO = AdvantageRule(Normalization(singleton=Singleton.RAW, std=Over.NONE, leave_one_out=True))
 RLOO_VECTORIZED = AdvantageRule(Normalization(singleton=Singleton.ZERO, std=Over.NONE, leave_one_out=True))
 REINFORCE_PLUS_PLUS = AdvantageRule(

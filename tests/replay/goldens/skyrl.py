@@ -1,5 +1,6 @@
 """How SkyRL's recorded functions are recomputed."""
 
+from dataclasses import replace
 from functools import partial
 
 from rollbook.replay.dialects import skyrl
@@ -29,6 +30,8 @@ def advantages(rule: AdvantageRule, case: Case) -> Outputs:
     found = case.inputs
     if rule.normalization and case.get("grpo_norm_by_std") is False:
         rule = skyrl.DR_GRPO
+    elif rule.normalization and case.get("epsilon"):
+        rule = replace(rule, normalization=replace(rule.normalization, eps=case.get("epsilon")))
     given = Rewarded(
         found["token_level_rewards"],
         found["response_mask"] != 0,

@@ -22,9 +22,7 @@ def advantages(rule: AdvantageRule, case: Case) -> Outputs:
     if rule.normalization and case.get("norm_adv_by_std_in_grpo") is False:
         rule = replace(rule, normalization=replace(rule.normalization, std=Level.NONE))
     elif rule.normalization and case.get("epsilon"):
-        eps = case.get("epsilon")
-        floor = eps if rule.normalization.variance_floor else 0.0
-        rule = replace(rule, normalization=replace(rule.normalization, eps=eps, variance_floor=floor))
+        rule = replace(rule, normalization=replace(rule.normalization, eps=case.get("epsilon")))
     index = found.get("index", found.get("uid"))
     given = Rewarded(
         found["token_level_rewards"],
