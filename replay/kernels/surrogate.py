@@ -3,7 +3,7 @@
 PPO's clipped objective: Schulman et al. 2017, arXiv:1707.06347, eq. 7; the second bound for negative advantages
 ("dual clip"): Ye et al. 2020, arXiv:1912.09729, eq. 5; a higher bound above than below ("clip-higher"): DAPO, Yu et al.
 2025, arXiv:2503.14476, eq. 10. Ratios of whole sequences: GSPO, Zheng et al. 2025, arXiv:2507.18071, eq. 7 and 13.
-CISPO: MiniMax 2025, arXiv:2506.13585, eq. 4 and 5. SAPO: Gao et al. 2025, arXiv:2511.20347, eq. 5. REINFORCE:
+CISPO: MiniMax 2025, arXiv:2506.13585, eq. 4 and 5. SAPO: Gao et al. 2025, arXiv:2511.20347. REINFORCE:
 Williams 1992.
 """
 
@@ -42,7 +42,7 @@ def ppo(
 ) -> Array:
     """max(-r A, -clamp(r, 1 - low, 1 + high) A), and where A < 0 at most -dual A.
 
-    `most`: the first of the two ratios is held below it (two-sided clipping, INTELLECT-2, arXiv:2505.07291, eq. 2).
+    `most`: the first of the two ratios is held below it (two-sided clipping, INTELLECT-2, arXiv:2505.07291).
     """
     xp = namespace(ratio, advantages)
     held = ratio if most is None else xp.clip(ratio, None, most)
@@ -76,7 +76,7 @@ def sapo(ratio: Array, advantages: Array, *, positive: float, negative: float) -
 
 
 def geometric(log_ratios: Array, advantages: Array, mask: Array, *, low: float, high: float) -> tuple[Array, Array]:
-    """GMPO (Zhao et al. 2025, arXiv:2507.20673, eq. 4): a row's -exp(mean of the clipped log-ratios) times the mean of
+    """GMPO (Zhao et al. 2025, arXiv:2507.20673): a row's -exp(mean of the clipped log-ratios) times the mean of
     its advantages, and the log-ratios as clipped. `low`, `high` bound the log-ratios."""
     xp = namespace(log_ratios, advantages, mask)
     sign = xp.sign(advantages)
