@@ -4,7 +4,7 @@ Normalising spreads one wrong raw reward over its whole group, and a loss is a h
 when one value in its place, all others as they are, gives what was recorded; it is named only when no other could.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,26 +16,47 @@ Floats = NDArray[np.float64]
 _CLOSE = 1e-4
 
 
-def blame_raw_reward(raw: Floats, recorded: Floats, group_index: Sequence[int], *, divide_by_std: bool) -> int | None:
+@dataclass(frozen=True, slots=True)
+class Normalizer:
+    """How a group's raw rewards, float64 [members], become its rewards; `by_std`: divided by their deviation. Without
+    it, `scale` is what a reward less the group's mean is multiplied by, as leaving one out does."""
+
+    rewards: Callable[[Floats], Floats]
+    by_std: bool
+    scale: Callable[[int], float] = lambda _: 1.0
+
+
+def group_relative(*, divide_by_std: bool) -> Normalizer:
+    """That of format 1.0.0."""
+
+    def rewards(raw: Floats) -> Floats:
+        centred: Floats = raw - raw.mean()
+        return centred / (raw.std(ddof=1) + STD_EPSILON) if divide_by_std else centred
+
+    return Normalizer(rewards, divide_by_std)
+
+
+def blame_raw_reward(raw: Floats, recorded: Floats, group_index: Sequence[int], normalizer: Normalizer) -> int | None:
     """Position of the one sample whose raw reward explains the divergence of the first diverging group; None when no
     single one does, or more than one could. `raw` and `recorded` are float64 [samples]."""
     groups = np.asarray(group_index)
     for group in dict.fromkeys(group_index):
         members = np.flatnonzero(groups == group)
-        if _explains(raw[members], recorded[members], divide_by_std):
+        if _explains(raw[members], recorded[members], normalizer):
             continue
-        blamed = [at for at in members if _blames(raw, recorded, members, int(at), divide_by_std)]
+        blamed = [at for at in members if _blames(raw, recorded, members, int(at), normalizer)]
         return int(blamed[0]) if len(blamed) == 1 else None
     return None
 
 
-def _blames(raw: Floats, recorded: Floats, members: NDArray[np.intp], at: int, divide_by_std: bool) -> bool:
+def _blames(raw: Floats, recorded: Floats, members: NDArray[np.intp], at: int, normalizer: Normalizer) -> bool:
     others = members[members != at]
     if not others.size:
         return False
-    for candidate in _candidates(raw[others], recorded[others], float(recorded[at]), divide_by_std):
+    scale = normalizer.scale(members.size)
+    for candidate in _candidates(raw[others], recorded[others] / scale, float(recorded[at]) / scale, normalizer.by_std):
         group = np.where(members == at, candidate, raw[members])
-        if _explains(group, recorded[members], divide_by_std):
+        if _explains(group, recorded[members], normalizer):
             return True
     return False
 
@@ -53,11 +74,8 @@ def _candidates(raw: Floats, recorded: Floats, of_sample: float, divide_by_std: 
     return (float(raw.mean()) + side * max(1.0, abs(float(raw.mean()))),)
 
 
-def _explains(raw: Floats, recorded: Floats, divide_by_std: bool) -> bool:
-    centred = raw - raw.mean()
-    if divide_by_std:
-        centred = centred / (raw.std(ddof=1) + STD_EPSILON)
-    return bool(np.all(np.abs(centred - recorded) <= _CLOSE * (1 + np.abs(recorded))))
+def _explains(raw: Floats, recorded: Floats, normalizer: Normalizer) -> bool:
+    return bool(np.all(np.abs(normalizer.rewards(raw) - recorded) <= _CLOSE * (1 + np.abs(recorded))))
 
 
 @dataclass(frozen=True, slots=True)

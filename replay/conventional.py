@@ -15,7 +15,7 @@ from rollbook.replay.dialects.table import ADVANTAGES, LOSSES
 from rollbook.replay.kernels.aggregate import Totals, aggregate
 from rollbook.replay.kernels.array import Array, device, namespace
 from rollbook.replay.kernels.correction import Outside, Reach, Weighting, importance_weights, is_within, log_weights
-from rollbook.replay.kernels.groups import Level, normalize
+from rollbook.replay.kernels.groups import Level, Normalization, normalize
 from rollbook.replay.kernels.masked import count, hide
 from rollbook.replay.stage import Results
 from rollbook.replay.text import visible
@@ -74,14 +74,31 @@ def of_whole_batch(config: Config, stage: StageId) -> bool:
     )
 
 
+def group_normalization(config: Config) -> Normalization | None:
+    """The named rule by which rewards are measured against their own group alone; None where it is another."""
+    rule = _rule(config).normalization
+    measured = rule is not None and rule.mean is Level.GROUP and rule.std in (Level.GROUP, Level.NONE)
+    return rule if measured else None
+
+
+def normalizes(config: Config) -> bool:
+    """Whether the named convention normalises rewards at all."""
+    return _rule(config).normalization is not None
+
+
+def groups(config: Config, group_index: Array) -> Array:
+    """The groups that the named convention sees."""
+    return groups_of(group_index, _rule(config))
+
+
 def rewards(chain: Chain) -> Results:
     """Rewards of their group, as the convention normalises them."""
     batch, rule = chain.batch, _rule(chain.batch.config)
     xp = namespace(batch.raw_rewards)
     if rule.normalization is None:
         return {"rewards": batch.raw_rewards}
-    raw, groups = batch.with_cohort()
-    found = normalize(xp.astype(raw, xp.float64), groups_of(groups, rule), rule.normalization)
+    raw, members = batch.with_cohort()
+    found = normalize(xp.astype(raw, xp.float64), groups_of(members, rule), rule.normalization)
     return {"rewards": xp.astype(found[: batch.raw_rewards.shape[0]], batch.raw_rewards.dtype)}
 
 

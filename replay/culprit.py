@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from rollbook.replay.blame import LossShift, LossTokens, blame_log_prob, blame_raw_reward
+from rollbook.replay.blame import LossShift, LossTokens, Normalizer, blame_log_prob, blame_raw_reward, group_relative
 from rollbook.replay.bundle.model import StageId
-from rollbook.replay.conventional import names_advantages, names_loss
+from rollbook.replay.conventional import group_normalization, groups, names_advantages, names_loss, normalizes
+from rollbook.replay.kernels.groups import Level, normalize
 from rollbook.replay.result import FieldResult, Point, most_specific
 from rollbook.replay.rounding import group_rounding
 from rollbook.replay.run import Floats, Run
@@ -24,6 +25,10 @@ _ROUNDED = (
     "float32 rounding of its group's mean can explain it, though not excuse it: the trainer's advantages are off by as "
     "much; normalise in float64"
 )
+_TERMS_AGREE = "every sample's own terms agree: the scalar is wrong"
+_COHORT = "groups have members that were not consumed: no single raw reward is looked for"
+_NOT_BY_GROUP = "its convention does not measure a group by itself: which raw reward is wrong cannot be told"
+_NAMED_LOSS = "which token it is cannot be told: the loss of a named convention is not inverted"
 _FLOAT32_RESOLUTION = 1e-6
 _MAX_NAMED = 5
 
@@ -33,19 +38,48 @@ def find_culprit(run: Run, stage: StageId, fields: tuple[FieldResult, ...]) -> t
     field = most_specific(fields)
     assert field.first is not None
     config = run.bundle.index.config
-    # Blame inverts the formulas of format 1.0.0; under a named convention what differs first is all that is known.
-    if stage is StageId.REWARD_POST_PROCESS and not names_advantages(config) and not run.bundle.index.cohort:
+    if stage is StageId.REWARD_POST_PROCESS:
+        if run.bundle.index.cohort:
+            return field.first, _COHORT
+        if names_advantages(config):
+            return _of_named_rewards(run, stage, field, field.first)
         return _of_rewards(run, stage, field, field.first)
-    if stage is StageId.LOSS_POLICY and not names_loss(config):
-        return _of_loss(run, field, field.first, traced=any(found.unit is not Unit.SCALAR for found in fields))
+    if stage is StageId.LOSS_POLICY:
+        traced = any(found.unit is not Unit.SCALAR for found in fields)
+        if names_loss(config):
+            return field.first, _of_named_loss(field, traced=traced)
+        return _of_loss(run, field, field.first, traced=traced)
     return field.first, ""
 
 
+def _of_named_rewards(run: Run, stage: StageId, field: FieldResult, first: Point) -> tuple[Point, str]:
+    """Of rewards under a named convention, where it measures a group by itself."""
+    config = run.bundle.index.config
+    rule = group_normalization(config)
+    if rule is None:
+        # Rewards that are not normalised are the raw ones: the first that differs is the wrong one.
+        return first, _NOT_BY_GROUP if normalizes(config) else ""
+    by_std = rule.std is not Level.NONE
+
+    def scale(members: int) -> float:
+        return members / (members - 1) if rule.leave_one_out and members > 1 else 1.0
+
+    def rewards(raw: Floats) -> Floats:
+        return np.asarray(normalize(raw, np.zeros(raw.size, np.int64), rule), dtype=np.float64)
+
+    members = np.asarray(groups(config, run.batch.group_index)).tolist()
+    return _of_raw_reward(run, stage, field, first, members, Normalizer(rewards, by_std, scale))
+
+
+def _of_named_loss(field: FieldResult, *, traced: bool) -> str:
+    """What is known of a loss under a named convention, whose formulas are not inverted."""
+    if field.unit is not Unit.SCALAR:
+        return _NAMED_LOSS
+    return _TERMS_AGREE if traced else f"{_NAMED_LOSS}; {_SCALARS_ONLY}"
+
+
 def _of_rewards(run: Run, stage: StageId, field: FieldResult, first: Point) -> tuple[Point, str]:
-    recorded = run.recorded(_output(stage, field.field))
-    assert recorded is not None
-    raw = np.asarray([sample.raw_reward for sample in run.batch.samples], dtype=np.float64)
-    groups = [sample.group_index or 0 for sample in run.batch.samples]
+    members = [sample.group_index or 0 for sample in run.batch.samples]
     divide = run.bundle.index.config.grpo_std_normalization
     at = run.sample_ids.index(first.sample_id or "")
     if (
@@ -53,7 +87,16 @@ def _of_rewards(run: Run, stage: StageId, field: FieldResult, first: Point) -> t
         <= group_rounding(run.batch.raw_rewards, run.batch.group_index, divide_by_std=divide).possible[at]
     ):
         return first, _ROUNDED
-    blamed = blame_raw_reward(raw, recorded.astype(np.float64), groups, divide_by_std=divide)
+    return _of_raw_reward(run, stage, field, first, members, group_relative(divide_by_std=divide))
+
+
+def _of_raw_reward(
+    run: Run, stage: StageId, field: FieldResult, first: Point, members: Sequence[int], normalizer: Normalizer
+) -> tuple[Point, str]:
+    recorded = run.recorded(_output(stage, field.field))
+    assert recorded is not None
+    raw = np.asarray([sample.raw_reward for sample in run.batch.samples], dtype=np.float64)
+    blamed = blame_raw_reward(raw, recorded.astype(np.float64), members, normalizer)
     if blamed is None:
         return first, ""
     actual, expected = float(np.asarray(run.chain.recomputed["rewards"])[blamed]), float(recorded[blamed])
@@ -63,7 +106,7 @@ def _of_rewards(run: Run, stage: StageId, field: FieldResult, first: Point) -> t
 
 def _of_loss(run: Run, field: FieldResult, first: Point, *, traced: bool) -> tuple[Point, str]:
     if field.unit is Unit.SCALAR and traced:
-        return first, "every sample's own terms agree: the scalar is wrong"
+        return first, _TERMS_AGREE
     within = None if field.unit is Unit.SCALAR else run.sample_ids.index(first.sample_id or "")
     prefix = "" if within is None else "sample_"
     shift, resolution = _shift(run, prefix, within or 0)

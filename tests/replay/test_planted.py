@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollbook.replay.blame import blame_raw_reward
+from rollbook.replay.blame import blame_raw_reward, group_relative
 from rollbook.replay.bundle.bundle import Bundle
 from rollbook.replay.bundle.cohort import read_bundle, validate
 from rollbook.replay.bundle.drafts import Draft
@@ -273,5 +273,5 @@ def test_blame_never_names_an_innocent(rewards: list[float], position: int, valu
     groups = np.zeros(len(rewards), np.int64)
     recorded = group_rewards(np.asarray(rewards), groups, len(rewards), divide_by_std=divide)
     tampered = np.asarray([value if at == position else reward for at, reward in enumerate(rewards)])
-    blamed = blame_raw_reward(tampered, recorded, groups.tolist(), divide_by_std=divide)
+    blamed = blame_raw_reward(tampered, recorded, groups.tolist(), group_relative(divide_by_std=divide))
     assert blamed in (position, None)
