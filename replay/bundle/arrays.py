@@ -12,6 +12,10 @@ ArrayLike = Any
 """A torch tensor on any device, a numpy array, or a sequence of numbers."""
 
 
+_NUMBERS = "fiubV"
+"""Kinds of dtype; V are the narrow floats that numpy itself does not have, such as bfloat16."""
+
+
 class NotWhole(ValueError):
     """A number where a whole one belongs."""
 
@@ -35,7 +39,7 @@ def floats(values: ArrayLike) -> NDArray[np.float32]:
     """float32, flat, on the host; what is narrower (bfloat16) is widened."""
     if hasattr(values, "detach"):
         values = values.detach().float().cpu().numpy()
-    return np.array(values, np.float32).ravel()
+    return np.array(_numeric(np.asarray(values)), np.float32).ravel()
 
 
 def numbers(values: ArrayLike) -> list[float]:
@@ -60,4 +64,11 @@ def number(value: ArrayLike) -> float:
 def _host(values: ArrayLike) -> NDArray[Any]:
     if hasattr(values, "detach"):
         values = values.detach().double().cpu().numpy() if values.is_floating_point() else values.detach().cpu().numpy()
-    return np.asarray(values)
+    return _numeric(np.asarray(values))
+
+
+def _numeric(values: NDArray[Any]) -> NDArray[Any]:
+    """Raises TypeError for what numpy would make numbers of: texts, dates, complex numbers, objects."""
+    if values.size and values.dtype.kind not in _NUMBERS:
+        raise TypeError
+    return values

@@ -18,7 +18,7 @@ from rollbook.replay.bundle.layout import (
 )
 from rollbook.replay.bundle.model import COMPLETE, INDEX, MANIFEST, CohortComplete, ShardComplete
 from rollbook.replay.bundle.problems import CAPTURE_AGAIN, BadBundle, Problem, Refused
-from rollbook.replay.bundle.reader import Loaded, Metadata, Seal, load, read_json_files
+from rollbook.replay.bundle.reader import MAX_PROBLEMS, Loaded, Metadata, Seal, load, read_json_files
 from rollbook.replay.bundle.reassembly import reassembled
 from rollbook.replay.bundle.strictjson import parse
 from rollbook.replay.text import visible
@@ -134,6 +134,8 @@ def _load_ranks(folder: Folder, names: tuple[str, ...]) -> _Read:
             with folder.subfolder(rank_folder(rank)) as shard:
                 loaded = load(Folder(shard.path, shard.fd))
             problems += (replace(found, file=f"{shard.label}{found.file}") for found in loaded.problems)
+            if len(problems) >= MAX_PROBLEMS:
+                break
             stated = complete.shards[str(rank)]
             written = parse(
                 rank_complete(rank),

@@ -8,12 +8,16 @@ rank, the first with the last, the second with the last but one, which is what b
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from itertools import accumulate
 from math import lcm
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
+from rollbook.replay.bundle.arrays import ArrayLike, integers
 from rollbook.replay.bundle.convention import Part
+from rollbook.replay.text import visible
+from rollbook.schemas.errors import BadInput
 
 _Rank = Annotated[int, Field(ge=0, lt=2**20)]
 _Size = Annotated[int, Field(ge=1, lt=2**48)]
@@ -99,30 +103,50 @@ def context_parallel(
     *,
     ranks: Sequence[int],
     rank: int,
-    total_lengths: Sequence[int],
+    total_lengths: ArrayLike,
     pad_to_multiple_of: int = 1,
     packed: Sequence[int] = (),
     held_by: HeldBy = HeldBy.PREDICTOR,
     scalars: Scalars = Scalars.WHOLE,
 ) -> ContextParallel:
     """The layout of a trainer that pads each sequence to the next multiple of the number of chunks, and of
-    `pad_to_multiple_of` beside it. Raises ValueError where `rank` is none of `ranks`, or `packed` does not add up."""
-    group = tuple(ranks)
-    chunks = len(group) * (2 if order is Order.ZIGZAG else 1)
-    counts = tuple(packed) or (1,) * len(total_lengths)
-    if sum(counts) != len(total_lengths):
-        raise ValueError(f"packed has {sum(counts)} samples, total_lengths {len(total_lengths)}")
-    multiple = lcm(chunks, pad_to_multiple_of)
-    padded, at = [], 0
-    for count in counts:
-        padded.append(-(-sum(total_lengths[at : at + count]) // multiple) * multiple)
-        at += count
-    return ContextParallel(
-        ranks=group,
-        cp_rank=group.index(rank),
-        order=order,
-        held_by=held_by,
-        padded_lengths=tuple(padded),
-        packed=tuple(packed),
-        scalars=scalars,
+    `pad_to_multiple_of` beside it. Raises `BadInput`."""
+    group, totals = tuple(ranks), _totals(total_lengths)
+    counts = tuple(packed) or (1,) * len(totals)
+    if rank not in group:
+        raise BadInput(f"context_parallel: rank {rank} is not among the ranks of its group: give the whole group")
+    if order not in tuple(Order):
+        raise BadInput(f"context_parallel: order '{visible(str(order), 60)}' is not known: give one of Order")
+    if pad_to_multiple_of < 1:
+        raise BadInput(f"context_parallel: pad_to_multiple_of is {pad_to_multiple_of}: give 1 or more")
+    if min(counts, default=0) < 1 or sum(counts) != len(totals):
+        raise BadInput(
+            f"context_parallel: packed has {sum(counts)} samples, total_lengths {len(totals)}: give every sequence one "
+            "or more samples, and each sample once"
+        )
+    multiple = lcm(len(group) * (2 if Order(order) is Order.ZIGZAG else 1), pad_to_multiple_of)
+    ends = list(accumulate(counts))
+    padded = (
+        -(-sum(totals[end - count : end]) // multiple) * multiple for count, end in zip(counts, ends, strict=True)
     )
+    try:
+        return ContextParallel(
+            ranks=group,
+            cp_rank=group.index(rank),
+            order=Order(order),
+            held_by=held_by,
+            padded_lengths=tuple(padded),
+            packed=tuple(packed),
+            scalars=scalars,
+        )
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        raise BadInput(f"context_parallel: {field}: {first['msg']}: correct what it is made of") from None
+
+
+def _totals(total_lengths: ArrayLike) -> list[int]:
+    try:
+        return integers(total_lengths)
+    except (ValueError, TypeError, OverflowError):
+        raise BadInput("context_parallel: total_lengths are no whole numbers: give tokens of each sample") from None

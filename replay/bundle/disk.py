@@ -35,6 +35,10 @@ def disk_faults(path: Path) -> Iterator[None]:
         raise EnvironmentFault(
             f"cannot write bundle {visible(path)}: {error.strerror}; check disk and folder"
         ) from None
+    except ValueError as error:  # a NUL or what no file system can encode
+        if "\0" not in str(path) and not isinstance(error, UnicodeError):
+            raise
+        raise BadInput(f"cannot write bundle {visible(path)}: not a path; write to another path") from None
 
 
 @contextmanager

@@ -169,8 +169,11 @@ def files_of(draft: Draft) -> RankFiles:
         EXPECTED: render(draft.expected, drop_absent=True),
     }
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in metadata.items()}
-    record = _record(manifest, draft, digests)
-    complete = Complete(ranks=(draft.rank,), expected_ranks=draft.expected_ranks, metadata=digests)
+    try:
+        record = _record(manifest, draft, digests)
+        complete = Complete(ranks=(draft.rank,), expected_ranks=draft.expected_ranks, metadata=digests)
+    except ValidationError as error:
+        raise Refused(*problems_of(COMPLETE, error)) from None
     others = (
         *(File(name, content) for name, content in metadata.items()),
         *_terms(draft),

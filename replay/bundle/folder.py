@@ -60,6 +60,14 @@ class Folder:
             raise Refused(Problem(label, "", "changed while it was read", "wait until its writer is done"))
         return data
 
+    def holds(self, name: str, file: str) -> bool:
+        """Whether a folder of that name is here, no link, with such a file in it."""
+        try:
+            with self.subfolder(name) as below:
+                return stat.S_ISREG(os.stat(file, dir_fd=below.fd, follow_symlinks=False).st_mode)
+        except (OSError, Refused):
+            return False
+
     def names(self) -> tuple[str, ...]:
         with os.scandir(self.fd) as entries:
             return tuple(sorted(entry.name for entry in entries))

@@ -59,6 +59,11 @@ def bundles_within(folder: Folder, limit: int = 5) -> tuple[str, ...]:
     """Names of subfolders that hold bundles; at most `limit`, for an error's remedy."""
     found: list[str] = []
     for name in folder.names()[:1000]:
-        if len(found) < limit and not is_leftover(name) and (folder.path / name / MANIFEST).is_file():
+        if len(found) < limit and not is_leftover(name) and folder.holds(name, MANIFEST):
             found.append(name)
     return tuple(found)
+
+
+def strange_completes(names: tuple[str, ...], rank: int) -> tuple[str, ...]:
+    """Completion records of other ranks in a folder that is one rank's."""
+    return tuple(name for name in names if _RANK_COMPLETE.match(name) and name != rank_complete(rank))

@@ -22,6 +22,7 @@ from rollbook.replay.bundle.layout import (
     max_json_bytes,
     payload_file,
     rank_complete,
+    strange_completes,
 )
 from rollbook.replay.bundle.model import (
     COMPLETE,
@@ -46,7 +47,7 @@ _METADATA: tuple[MetadataFile, ...] = (MANIFEST, INDEX, EXPECTED)
 _WIDEST_ELEMENT_BYTES = 8
 # A payload that no stage knows is carried, not used; it too is bounded by the tokens and samples of the bundle.
 _MAX_UNKNOWN_VALUES_PER_ROW = 16
-_MAX_PROBLEMS = 1000
+MAX_PROBLEMS = 1000
 """That are told of one bundle."""
 
 
@@ -85,7 +86,7 @@ def load(folder: Folder) -> Loaded:
         seal = _read_seal(folder)
         metadata = _read_metadata(folder, seal.record)
         found = check_metadata(metadata.manifest, metadata.index, metadata.expected)
-        problems += islice(found, _MAX_PROBLEMS)
+        problems += islice(found, MAX_PROBLEMS)
         problems += _check_seal(seal, metadata)
         problems += check_place(seal.rank, seal.expected_ranks, metadata.index)
         tensors = _read_payloads(folder, metadata, problems)
@@ -115,13 +116,16 @@ def read_json_files(folder: Folder) -> Metadata:
 
 
 def _read_seal(folder: Folder) -> Seal:
-    if COMPLETE not in folder.names():
+    names = folder.names()
+    if COMPLETE not in names:
         remedy = "its writer has not finished or died; capture the bundle again (rollbook inspect shows what is there)"
         raise Refused(Problem(COMPLETE, "", "missing", remedy))
     complete = parse(COMPLETE, folder.read(COMPLETE, max_json_bytes(COMPLETE)), Complete)
     rank = complete.ranks[0]
     file = rank_complete(rank)
     record = parse(file, folder.read(file, max_json_bytes(file)), RankComplete)
+    if strange := strange_completes(names, rank):
+        raise Refused(Problem(strange[0], "", f"in the folder of rank {rank}: two writers met here", CAPTURE_AGAIN))
     if rank not in complete.expected_ranks or len(set(complete.expected_ranks)) != len(complete.expected_ranks):
         raise Refused(Problem(COMPLETE, "expected_ranks", f"not a list of ranks with {rank} in it", CAPTURE_AGAIN))
     if record.metadata != complete.metadata:
@@ -164,7 +168,7 @@ def _read_payloads(folder: Folder, metadata: Metadata, problems: list[Problem]) 
     bounds = _Bounds.of(metadata.index)
     with folder.subfolder(PAYLOADS) as payloads:
         listed = {payload_file(name) for name in manifest.payloads}
-        for stray in sorted(set(payloads.names()) - listed)[:_MAX_PROBLEMS]:
+        for stray in sorted(set(payloads.names()) - listed)[:MAX_PROBLEMS]:
             what = f"not listed in {MANIFEST}"
             problems.append(Problem(f"{PAYLOADS}/{stray}", "", what, "two writers met here; capture the bundle again"))
         unknown_bytes = 0

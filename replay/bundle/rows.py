@@ -24,6 +24,7 @@ from rollbook.replay.bundle.problems import BadBundle, Problem, problems_of
 from rollbook.replay.bundle.redaction import Redactor
 
 T = TypeVar("T", int, float)
+_WRITTEN = "that is to be written"
 _COLUMN = "give a list or tensor with one value for each row"
 
 
@@ -129,7 +130,7 @@ def _samples(rows: Rows, redactor: Redactor) -> tuple[Sample, ...]:
         "raw_reward": _column("raw_reward", rows.raw_rewards, numbers),
         "reward": _column("reward", rows.rewards, numbers),
         "micro_batch_id": [None] * count if rows.micro_batch_ids is None else list(rows.micro_batch_ids),
-        "label_hash": [""] * count if rows.labels is None else [redactor.label(label) for label in rows.labels],
+        "label_hash": [""] * count if rows.labels is None else _labels(rows.labels, redactor),
     }
     for name, column in columns.items():
         if len(column) != count:
@@ -151,6 +152,12 @@ def _not_consumed(cohort: NotConsumed) -> tuple[RewardOnly, ...] | None:
     members = zip(cohort.sample_ids, groups, rewards, strict=True)
     found = (RewardOnly(sample_id=name, group_index=group, raw_reward=reward) for name, group, reward in members)
     return tuple(found) or None
+
+
+def _labels(labels: Sequence[str], redactor: Redactor) -> list[str]:
+    if not all(isinstance(label, str) for label in labels):
+        raise BadBundle(_WRITTEN, Problem(INDEX, "samples.label_hash", "a label that is no text", "give texts"))
+    return [redactor.label(label) for label in labels]
 
 
 def _row(columns: Mapping[str, Sequence[object]], at: int) -> dict[str, object]:
@@ -180,4 +187,4 @@ def _column(name: str, values: ArrayLike, made: Callable[[ArrayLike], list[T]], 
 
 
 def _bad(field_name: str, what: str) -> BadBundle:
-    return BadBundle("that is to be written", Problem(INDEX, field_name, what, _COLUMN))
+    return BadBundle(_WRITTEN, Problem(INDEX, field_name, what, _COLUMN))
