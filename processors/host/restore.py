@@ -37,6 +37,8 @@ HELD = (KafkaError._TIMED_OUT, KafkaError.UNSTABLE_OFFSET_COMMIT)
 
 NEVER = OFFSET_INVALID
 STUCK_AFTER_S = 1.0
+MOST_READINGS = 4
+"""Of a partition whose places move; an instance that is none of the group's any more hears of it only afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,20 +85,30 @@ class Opening:
         self._takeover = Takeover(settings, kafka, clock, own, partition, stopping)
 
     def open(self, group: Consumer) -> Restored:
-        """The restored partition. Ledger and decisions must agree; where the group's offset differs from them, all are
-        read once more, since a predecessor's transaction may have ended in between. Then the group is wrong (somebody
-        reset its offset, it expired, or a broker lost a marker), and the next transaction mends it."""
-        for _ in range(2):
+        """The restored partition. Ledger and decisions must agree; where they or the group's offset do not, all are
+        read again as long as they move, since a predecessor's transaction may have ended in between. Where they stand
+        still the group is wrong (somebody reset its offset, it expired, or a broker lost a marker), and the next
+        transaction mends it; where they go on moving, the partition is another's by now."""
+        stood, moves = None, True
+        for _ in range(MOST_READINGS):
             committed, restored, decided = self._read(group)
             if decided == restored.next_offset and (committed is None or committed in (NEVER, decided)):
                 return restored
+            stands = (restored.next_offset, decided)
+            stood, moves = stands, stands != stood
+            if not moves:
+                break
         places = f"the group's offset is {committed}, the ledger stands at {restored.next_offset}"
         if decided == restored.next_offset:
             logger.warning("%s, and so do the decisions: going on there", places, extra=at(self._partition))
             return restored
+        cause = (
+            "another processor decides it at the same time: the group has given it to that one"
+            if moves
+            else "one of the two topics was changed by hand or made anew; restore it, or start a new topic prefix"
+        )
         raise PartitionUnusable(
-            f"{self._source.topic}:{self._partition}: {places}, and decisions go to {decided}: one of the two topics "
-            "was changed by hand or made anew; restore it, or start a new topic prefix"
+            f"{self._source.topic}:{self._partition}: {places}, and decisions go to {decided}: {cause}"
         )
 
     def _read(self, group: Consumer) -> tuple[int | None, Restored, int]:

@@ -33,6 +33,8 @@ class Instance:
     frozen: bool = False
     leaving: bool = False
     since: float = field(default_factory=time.monotonic)
+    stopped: list[str] = field(default_factory=list)
+    """Partitions that it did not open or fold. Of a fenced one that is none: another had them, and it did not know."""
 
     @property
     def alive(self) -> bool:
@@ -147,7 +149,8 @@ class Fleet:
             case "released":
                 instance.owned -= set(report["partitions"])
             case "partition_stopped":
-                self.violations.append(f"{instance.name} stopped partition {report['partition']}: {report['offset']}")
+                where = "cannot be opened" if report["offset"] is None else f"stopped before {report['offset']}"
+                instance.stopped.append(f"partition {report['partition']} of {instance.name}: {where}")
             case _:
                 pass
 
@@ -169,6 +172,8 @@ class Fleet:
 
     def _ended(self, one: Instance) -> None:
         code = one.process.wait()
+        if code != FENCED:
+            self.violations += one.stopped
         if code == -signal.SIGKILL or (one.leaving and code in (0, -signal.SIGTERM)):  # it may not listen yet
             return
         words = ([line for line in one.log.read_text(errors="replace").splitlines() if line.strip()] or ["no word"])[-1]
