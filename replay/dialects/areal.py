@@ -13,12 +13,12 @@ from rollbook.replay.kernels.whiten import Whitening
 
 FRAMEWORK, VERSION = "areal", "1.0.4"
 
-WHITENING = Whitening(ddof=1, eps=1e-5, eps_outside=True, few=True)
+WHITENING = Whitening(ddof=1, eps=1e-5, eps_outside=True, few=True, masking=Masking.MULTIPLY)
 KL = KlRule(value_limit=10.0)
 
 GROUP = Normalization(eps=1e-5, singleton=Singleton.ZERO, about_centre=True)
 CENTRED = Normalization(std=Over.NONE, singleton=Singleton.ZERO)
-GAE = AdvantageRule(spread=Spread.GAE, hole=Hole.SKIP, hidden=False)
+GAE = AdvantageRule(spread=Spread.GAE, hole=Hole.SKIP, masking=Masking.MULTIPLY, hidden=False)
 
 TOKEN_MEAN = Aggregation(Mode.TOKEN_MEAN, token_floor=1.0)
 PPO = LossRule(Surrogate.PPO, TOKEN_MEAN, hidden_ratios=True, dual=True)

@@ -13,8 +13,8 @@ from rollbook.replay.kernels.whiten import Whitening
 
 FRAMEWORK, VERSION = "openrlhf", "0.11.2"
 
-WHITENING = Whitening(ddof=0, eps=0.0, least_variance=1e-8)
-CENTRING = Whitening(scale=False)
+WHITENING = Whitening(ddof=0, eps=0.0, least_variance=1e-8, masking=Masking.MULTIPLY)
+CENTRING = Whitening(scale=False, masking=Masking.MULTIPLY)
 KL = KlRule(ratio_limit=20.0, value_limit=10.0)
 
 GROUP_NORM = Normalization(eps=1e-9, singleton=Singleton.FORMULA)
@@ -26,7 +26,13 @@ RETURNS = AdvantageRule(spread=Spread.RETURNS, hole=Hole.TOKEN, hidden=False)
 GAE = AdvantageRule(spread=Spread.GAE, hole=Hole.TOKEN, hidden=False)
 
 TOKEN_MEAN = Aggregation(Mode.TOKEN_MEAN, masking=Masking.MULTIPLY)
-SEQ_MEAN = Aggregation(Mode.SEQ_MEAN_TOKEN_MEAN, rows=Rows.NONEMPTY, row_floor=1.0, masking=Masking.MULTIPLY)
+SEQ_MEAN = Aggregation(
+    Mode.SEQ_MEAN_TOKEN_MEAN,
+    rows=Rows.NONEMPTY,
+    row_floor=1.0,
+    masking=Masking.MULTIPLY,
+    row_masking=Masking.MULTIPLY,
+)
 
 PPO = LossRule(Surrogate.PPO, TOKEN_MEAN, ratio_limit=20.0, dual=True)
 GSPO = LossRule(Surrogate.PPO, SEQ_MEAN, level=Level.SEQUENCE, through_tokens=False, dual=True)

@@ -11,7 +11,7 @@ from rollbook.replay.kernels.whiten import Whitening
 
 FRAMEWORK, VERSION = "skyrl", "0.4.0"
 
-WHITENING = Whitening(ddof=1, eps=1e-8)
+WHITENING = Whitening(ddof=1, eps=1e-8, masking=Masking.MULTIPLY)
 KL = KlRule(ratio_limit=20.0, value_limit=10.0, limited=frozenset({"k3"}))
 IMPORTANCE_LIMIT = 20.0
 

@@ -13,7 +13,7 @@ from rollbook.replay.kernels.whiten import Whitening
 
 FRAMEWORK, VERSION = "slime", "0.3.1"
 
-WHITENING = Whitening(ddof=1, eps=1e-8, one_pass=True, few=True)
+WHITENING = Whitening(ddof=1, eps=1e-8, one_pass=True, few=True, masking=Masking.MULTIPLY)
 KL = KlRule(value_limit=10.0, limited=frozenset({"low_var_kl"}))
 
 REWARDS = Normalization(eps=1e-6, singleton=Singleton.FORMULA)

@@ -23,7 +23,7 @@ REINFORCE_PLUS_PLUS = AdvantageRule(
     spread=Spread.RETURNS, hole=Hole.SKIP, masking=Masking.MULTIPLY, whitening=WHITENING
 )
 REINFORCE_PLUS_PLUS_BASELINE = AdvantageRule(Normalization(singleton=Singleton.RAW, std=Over.NONE), whitening=WHITENING)
-GAE = AdvantageRule(spread=Spread.GAE, hole=Hole.SKIP, whitening=WHITENING, hidden=False)
+GAE = AdvantageRule(spread=Spread.GAE, hole=Hole.SKIP, masking=Masking.MULTIPLY, whitening=WHITENING, hidden=False)
 
 
 def aggregation(mode: Mode) -> Aggregation:

@@ -35,7 +35,7 @@ class Rows(StrEnum):
 class Aggregation:
     """`rows`: what a mean over sequences divides by; `row_eps`: added to a row's count of tokens; `row_floor`: the
     least count of tokens of a row, `token_floor` and `token_eps`: of a batch; `masking`: what hides a row's masked
-    tokens."""
+    tokens; `row_masking`: what hides rows without tokens."""
 
     mode: Mode
     rows: Rows = Rows.NONEMPTY
@@ -44,6 +44,7 @@ class Aggregation:
     token_floor: float = 0.0
     token_eps: float = 0.0
     masking: Masking = Masking.SELECT
+    row_masking: Masking = Masking.SELECT
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ def aggregate(losses: Array, mask: Array, rule: Aggregation, totals: Totals = To
         sums = sums / (xp.clip(lengths, rule.row_floor, None) + rule.row_eps)
     used = lengths > 0
     if rule.rows is Rows.NONEMPTY:
-        sums = hide(sums, used)
+        sums = hide(sums, used, rule.row_masking)
     found = xp.sum(sums) * totals.ranks / _sequences(sums, used, rule, totals)
     if rule.mode is Mode.SEQ_MEAN_TOKEN_SUM_NORM:
         return found / (totals.length if totals.length is not None else float(losses.shape[1]))

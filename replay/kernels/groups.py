@@ -110,11 +110,10 @@ def _alone(members: Array, what: Singleton) -> Array:
 def _spread(members: Array, rule: Normalization) -> Array:
     xp = namespace(members)
     size = members.shape[1]
-    if size == 1 and rule.singleton in (Singleton.RAW, Singleton.ZERO):
-        return xp.ones_like(members)
-    offsets = members - members[:, :1]
     if size <= rule.ddof:
-        return xp.full_like(members, xp.nan)
+        has_answer = rule.singleton in (Singleton.RAW, Singleton.ZERO)
+        return xp.full_like(members, 1.0 if has_answer else xp.nan)
+    offsets = members - members[:, :1]
     if rule.about_centre:
         variance = xp.sum(members * members, axis=1, keepdims=True) / (size - rule.ddof)
     else:

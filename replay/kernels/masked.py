@@ -36,8 +36,10 @@ def masked_mean(values: Array, mask: Array, *, eps: float = 0.0, masking: Maskin
     return xp.sum(hide(values, mask, masking)) / (count(mask, values) + eps)
 
 
-def masked_variance(values: Array, mask: Array, *, ddof: int, eps: float = 0.0) -> Array:
-    """The variance over everything that the mask leaves, its divisor lowered by `ddof`. Masked values are dropped."""
+def masked_variance(
+    values: Array, mask: Array, *, ddof: int, eps: float = 0.0, masking: Masking = Masking.SELECT
+) -> Array:
+    """The variance over everything that the mask leaves, its divisor lowered by `ddof`."""
     xp = namespace(values, mask)
-    centred = values - masked_mean(values, mask, eps=eps)
-    return xp.sum(hide(centred * centred, mask)) / (count(mask, values) - ddof + eps)
+    centred = values - masked_mean(values, mask, eps=eps, masking=masking)
+    return xp.sum(hide(centred * centred, mask, masking)) / (count(mask, values) - ddof + eps)

@@ -8,7 +8,7 @@ lies behind it.
 from enum import StrEnum
 
 from rollbook.replay.kernels.array import Array, namespace
-from rollbook.replay.kernels.masked import Masking
+from rollbook.replay.kernels.masked import Masking, hide
 
 
 class Hole(StrEnum):
@@ -27,7 +27,8 @@ def discounted_returns(
 ) -> Array:
     """G_t = r_t + gamma * G_{t+1}.
 
-    rewards: float [rows, tokens]; mask: bool [rows, tokens]; returns float [rows, tokens].
+    rewards: float [rows, tokens]; mask: bool [rows, tokens]; returns float [rows, tokens]. What is carried over a hole
+    stands at it, unless `masking` multiplies: then the hole has zero.
     """
     xp = namespace(rewards, mask)
     running = xp.zeros_like(rewards[:, 0])
@@ -35,7 +36,12 @@ def discounted_returns(
     for at in reversed(range(rewards.shape[1])):
         found = rewards[:, at] + gamma * running
         running = _carry(found, running, mask[:, at], hole, masking)
-        columns.append(running if hole is Hole.SKIP else found)
+        if hole is not Hole.SKIP:
+            columns.append(found)
+        elif masking is Masking.MULTIPLY:
+            columns.append(hide(found, mask[:, at], masking))
+        else:
+            columns.append(running)
     return xp.stack(columns[::-1], axis=1)
 
 

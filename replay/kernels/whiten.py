@@ -4,7 +4,7 @@ arXiv:2006.05990, choice C67), over the tokens that a mask leaves."""
 from dataclasses import dataclass
 
 from rollbook.replay.kernels.array import Array, namespace
-from rollbook.replay.kernels.masked import count, masked_mean, masked_variance
+from rollbook.replay.kernels.masked import Masking, count, masked_mean, masked_variance
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +13,8 @@ class Whitening:
 
     `ddof`: what the variance's divisor is lowered by; `shift`: whether the mean is taken away; `scale`: whether it is
     divided at all; `least_variance`: the least one that is taken the root of; `one_pass`: the variance is that of
-    squares and sums, which float32 cancels; `few`: too few tokens for `ddof` are taken without it, not refused.
+    squares and sums, which float32 cancels; `few`: too few tokens for `ddof` are taken without it, not refused;
+    `masking`: what keeps masked values out of mean and variance.
     """
 
     ddof: int = 1
@@ -24,6 +25,7 @@ class Whitening:
     least_variance: float | None = None
     one_pass: bool = False
     few: bool = False
+    masking: Masking = Masking.SELECT
 
 
 def whiten(values: Array, mask: Array, rule: Whitening) -> Array:
@@ -36,14 +38,14 @@ def whiten(values: Array, mask: Array, rule: Whitening) -> Array:
     if not enough and not rule.few:
         raise ValueError(f"whitening needs more than {rule.ddof} tokens that count")
     ddof = rule.ddof if enough else 0
-    mean = masked_mean(values, mask)
+    mean = masked_mean(values, mask, masking=rule.masking)
     if not rule.scale:
         return values - mean
     if rule.one_pass:
         total = count(mask, values)
-        variance = (masked_mean(values * values, mask) - mean * mean) * (total / (total - ddof))
+        variance = (masked_mean(values * values, mask, masking=rule.masking) - mean * mean) * (total / (total - ddof))
     else:
-        variance = masked_variance(values, mask, ddof=ddof)
+        variance = masked_variance(values, mask, ddof=ddof, masking=rule.masking)
     if rule.least_variance is not None:
         variance = xp.clip(variance, rule.least_variance, None)
     scale = xp.sqrt(variance) + rule.eps if rule.eps_outside else xp.sqrt(variance + rule.eps)

@@ -1,6 +1,7 @@
 """How AReaL's recorded functions are recomputed."""
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from rollbook.replay.dialects import areal
@@ -11,11 +12,10 @@ from rollbook.replay.kernels.array import Array, namespace
 from rollbook.replay.kernels.correction import Reach, gather, is_within
 from rollbook.replay.kernels.groups import Level, Singleton, normalize
 from rollbook.replay.kernels.kl import PLAIN, approximate_kl
-from rollbook.replay.kernels.masked import count, hide
+from rollbook.replay.kernels.masked import Masking, count, hide
 from rollbook.replay.kernels.value_loss import Distance, value_loss
 from rollbook.replay.kernels.whiten import whiten
 from rollbook.tests.replay.goldens.case import Adapter, Case, Outputs
-from rollbook.tests.replay.goldens.compare import cancellation
 
 
 def kl(case: Case) -> Outputs:
@@ -24,30 +24,102 @@ def kl(case: Case) -> Outputs:
     return {"kl": approximate_kl(case.inputs["log_probs"], case.inputs["log_probs_base"], name, rule)}
 
 
+@dataclass(frozen=True, slots=True)
+class Normalizer:
+    """A NormConfig of AReaL's."""
+
+    mean_level: str | None = "batch"
+    mean_leave1out: bool = False
+    std_level: str | None = "batch"
+    std_unbiased: bool = True
+    group_size: int = 1
+    eps: float = 1e-5
+
+
+def normalizer(params: Mapping[str, Any]) -> Normalizer:
+    return Normalizer(**{field.name: params[field.name] for field in fields(Normalizer) if field.name in params})
+
+
 def normalization(case: Case) -> Outputs:
-    values = case.inputs["x"]
-    xp = namespace(values)
+    values, how = case.inputs["x"], normalizer(case.params)
     if case.get("masked"):
-        mask = case.inputs["loss_mask"] != 0
-        return {"normalized": hide(whiten(values, mask, areal.WHITENING), mask)}
-    params = case.params
-    rule = replace(
-        areal.GROUP,
-        mean=Level(params["mean_level"] or "none"),
-        std=Level(params["std_level"] or "none"),
-        eps=params["eps"],
-        ddof=1 if params["std_unbiased"] else 0,
-        leave_one_out=params["mean_leave1out"],
-        singleton=Singleton.FORMULA if params["mean_leave1out"] else Singleton.ZERO,
-    )
-    groups = xp.arange(values.shape[0]) // params["group_size"]
-    return {"normalized": normalize(values, groups, rule), "allowed": cancellation(values, groups, rule.std != "none")}
+        return {"normalized": normalize_masked(values, case.inputs["loss_mask"] != 0, how)}
+    return {"normalized": normalize_rows(values, how)}
+
+
+def normalize_rows(values: Array, how: Normalizer) -> Array:
+    """Rewards of rows. Rows left over by the size of a group have the mean and the deviation 0."""
+    xp = namespace(values)
+    rows = values.shape[0]
+    groups, whole = xp.arange(rows) // how.group_size, rows // how.group_size * how.group_size
+    singleton = Singleton.RAW if how.mean_leave1out else Singleton.ZERO
+    ddof = 1 if how.std_unbiased else 0
+    rule = replace(areal.GROUP, eps=how.eps, ddof=ddof, leave_one_out=how.mean_leave1out, singleton=singleton)
+    precise = xp.astype(values, xp.float64)
+    centred = precise
+    if how.mean_level is not None:
+        over = whole if how.mean_level == "group" else rows
+        centring = replace(rule, mean=Level(how.mean_level), std=Level.NONE)
+        head = normalize(precise[:over], groups[:over], centring) if over else precise[:0]
+        centred = xp.concat([head, precise[over:]])
+    if how.mean_level == "group":
+        # Taken in double precision, a group's mean is kept in that of the rewards.
+        mean = xp.astype(xp.astype(precise - centred, values.dtype), xp.float64)
+        centred = precise - mean
+    if how.std_level is None:
+        return centred
+    over = whole if how.std_level == "group" else rows
+    scaling = replace(rule, mean=Level.NONE, std=Level(how.std_level))
+    head = normalize(centred[:over], groups[:over], scaling) if over else centred[:0]
+    return xp.concat([head, centred[over:] / how.eps])
+
+
+def normalize_masked(values: Array, mask: Array, how: Normalizer) -> Array:
+    """Tokens, all of them or those of each group of rows together."""
+    xp = namespace(values, mask)
+    if not bool(xp.any(mask)):
+        return values
+    values = xp.astype(values, xp.float64)
+    share = xp.astype(mask, xp.float64)
+    mean, deviation = xp.zeros_like(values), xp.zeros_like(values)
+    for part in parts(values.shape[0], how.mean_level, how.group_size):
+        mean[part, :] = mean_of(values[part, :] * share[part, :], share[part, :], how)
+    if how.mean_level == "group" and how.mean_leave1out and how.group_size == 1:
+        mean = xp.zeros_like(mean)
+    centred = (values - mean) * share
+    if how.std_level is None:
+        return centred
+    for part in parts(values.shape[0], how.std_level, how.group_size):
+        squares = (values[part, :] * share[part, :] - mean[part, :] * share[part, :]) ** 2
+        tokens = float(xp.sum(share[part, :])) - how.std_unbiased
+        alone = how.std_level == "group" and how.std_unbiased and how.group_size == 1
+        deviation[part, :] = 1.0 if tokens <= 0 or alone else xp.sqrt(xp.sum(squares) / tokens)
+    return centred / (deviation + how.eps)
+
+
+def parts(rows: int, level: str | None, size: int) -> list[slice]:
+    if level is None:
+        return []
+    return [slice(0, rows)] if level == "batch" else [slice(at * size, (at + 1) * size) for at in range(rows // size)]
+
+
+def mean_of(hidden: Array, share: Array, how: Normalizer) -> Array | float:
+    xp = namespace(hidden)
+    tokens, total = float(xp.sum(share)), xp.sum(hidden)
+    if tokens <= how.mean_leave1out:
+        return 0.0
+    if not how.mean_leave1out:
+        return total / tokens
+    others = (total - hidden) / xp.clip(tokens - share, 1.0, None)
+    return xp.where(share > 0, others, xp.zeros_like(others) + total / tokens)
 
 
 def masked_normalization(case: Case) -> Outputs:
-    rule = replace(areal.WHITENING, ddof=1 if case.params["unbiased"] else 0, eps=case.params["eps"])
+    """In double precision, the variance that of squares and sums."""
+    rule = replace(areal.WHITENING, ddof=1 if case.params["unbiased"] else 0, eps=case.params["eps"], one_pass=True)
     mask = case.inputs["mask"] != 0
-    values = case.inputs["x"] * namespace(mask).astype(mask, case.inputs["x"].dtype)
+    xp = namespace(mask)
+    values = hide(xp.astype(case.inputs["x"], xp.float64), mask, Masking.MULTIPLY)
     if float(count(mask, values)) <= rule.ddof:
         return {"out": values * float("nan")}
     return {"out": whiten(values, mask, rule)}
@@ -132,36 +204,34 @@ def advantages(case: Case) -> Outputs:
     xp = namespace(found["rewards"])
     mask = xp.roll(found["loss_mask"], -1, axis=1) != 0
     share = xp.astype(mask, found["rewards"].dtype)
-    log_probs = xp.roll(found["logprobs"], -1, axis=1) * share
+    is_recomputed = params["recompute_logprob"] and not params["use_decoupled_loss"]
+    log_probs = share * (found["prox_logp"] if is_recomputed else xp.roll(found["logprobs"], -1, axis=1))
     rewards = xp.clip(
         (found["rewards"] + params["reward_bias"]) * params["reward_scaling"],
         -params["reward_clip"],
         params["reward_clip"],
     )
-    groups = xp.arange(rewards.shape[0]) // params["group_size"]
-    divided = False
     if params["reward_norm"]:
-        divided = params["reward_norm"][1] is not None
-        rewards = normalize(rewards, groups, areal.GROUP if divided else areal.CENTRED)
+        rewards = xp.astype(normalize_rows(rewards, levels(params, "reward_norm")), rewards.dtype)
     lengths = xp.sum(found["attention_mask"], axis=1)
     if params["mask_no_eos_with_zero"]:
         rewards = xp.where(lengths == mask.shape[1], xp.zeros_like(rewards), rewards)
-    kl_rewards = (
-        -params["kl_ctl"] * approximate_kl(log_probs, found["ref_logp"] * share, params["kl_estimator"]) * share
+    kl_rewards = -params["kl_ctl"] * approximate_kl(
+        log_probs, found["ref_logp"] * share, params["kl_estimator"], areal.KL
     )
     at = xp.arange(mask.shape[1])[None, :]
-    end = at == lengths[:, None] - 2
-    total = kl_rewards + xp.where(end, rewards[:, None] + xp.zeros_like(kl_rewards), xp.zeros_like(kl_rewards))
-    given = Rewarded(
-        total,
-        mask,
-        values=xp.zeros_like(total),
-        gamma=params["discount"],
-        lam=params["gae_lambda"],
+    nothing = xp.zeros_like(kl_rewards)
+    total = xp.where(at == lengths[:, None] - 1, nothing, kl_rewards)
+    end = at == xp.clip(lengths[:, None] - 2, 0, None)
+    total = total + xp.where(end, rewards[:, None] + nothing, nothing)
+    # The last column is no token that was acted at: nothing comes from behind it.
+    inner = Rewarded(
+        total[:, :-1], mask[:, :-1], values=nothing[:, :-1], gamma=params["discount"], lam=params["gae_lambda"]
     )
-    advantage, returns = estimate(given, areal.GAE)
+    advantage = xp.concat([estimate(inner, areal.GAE)[0], nothing[:, :1]], axis=1)
+    returns = advantage
     if params["adv_norm"]:
-        advantage = hide(whiten(advantage, mask, areal.WHITENING), mask)
+        advantage = normalize_masked(advantage, mask, levels(params, "adv_norm"))
     return {
         "advantages": advantage,
         "returns": returns,
@@ -169,8 +239,11 @@ def advantages(case: Case) -> Outputs:
         "tot_rewards": total,
         "loss_mask": share,
         "logprobs": log_probs,
-        "allowed": cancellation(found["rewards"], groups, divided),
     }
+
+
+def levels(params: Mapping[str, Any], name: str) -> Normalizer:
+    return Normalizer(mean_level=params[name][0], std_level=params[name][1], group_size=params["group_size"])
 
 
 ADAPTERS: dict[str, Adapter] = {

@@ -53,7 +53,9 @@ def advantages(rule: AdvantageRule, case: Case) -> Outputs:
 
 def kl(case: Case) -> Outputs:
     name = case.params["kl_estimator_type"]
-    return {"kl": approximate_kl(case.inputs["log_probs"], case.inputs["log_probs_base"], name, skyrl.KL)}
+    found = approximate_kl(case.inputs["log_probs"], case.inputs["log_probs_base"], name, skyrl.KL)
+    mask = case.inputs.get("loss_mask")
+    return {"kl": found if mask is None else hide(found, mask != 0)}
 
 
 def bounds_of(case: Case) -> Bounds:
@@ -79,7 +81,9 @@ def policy(rule: LossRule, case: Case) -> Outputs:
     given = Policies(found["log_probs"], anchor, found["advantages"], mask, weights=weights)
     loss = policy_loss(given, rule, bounds_of(case))
     summed = aggregate(loss.losses, kept, rule.aggregation)
-    return {"loss": summed, "metrics": {"clip_ratio": share(loss.clipped, mask)}}
+    # SkyRL asks whether a ratio lies outside, which one that is no number does not.
+    clipped = loss.clipped & ~namespace(mask).isnan(loss.ratios)
+    return {"loss": summed, "metrics": {"clip_ratio": share(clipped, mask)}}
 
 
 def corrected(case: Case, mask: Array) -> tuple[Array | None, Array]:
@@ -118,6 +122,8 @@ def reduced(case: Case) -> Outputs:
     values, mask = case.inputs["advantages"], case.inputs["loss_mask"] != 0
     xp = namespace(values)
     lengths, rows = xp.clip(count(mask, values, axis=1, keepdims=True), 1.0, None), float(values.shape[0])
+    nothing = xp.zeros_like(values)
+    spans: list[tuple[int, int]]
     match case.params["loss_reduction"]:
         case "token_mean":
             return {"advantages": values / xp.clip(count(mask, values), 1.0, None)}
@@ -125,11 +131,19 @@ def reduced(case: Case) -> Outputs:
             return {"advantages": values / (rows * lengths)}
         case "seq_mean_token_sum_norm":
             return {"advantages": values / (rows * case.params["max_seq_len"])}
+        case "token_mean_legacy":
+            size = case.params["micro_batch_size"]
+            spans = [(start * size, (start + 1) * size) for start in range(values.shape[0] // size)]
         case "prompt_mean":
+            if case.get("prompt_boundaries") is None:
+                raise Refusal("the rows of each prompt are needed")
             spans = case.params["prompt_boundaries"]
-            parts = [values[a:b] / (len(spans) * xp.clip(count(mask[a:b], values), 1.0, None)) for a, b in spans]
-            return {"advantages": xp.concat(parts)}
-    raise Refusal("no such reduction")
+        case _:
+            raise Refusal("no such reduction")
+    # Rows of no part have zeros.
+    for start, end in spans:
+        nothing[start:end] = values[start:end] / (len(spans) * xp.clip(count(mask[start:end], values), 1.0, None))
+    return {"advantages": nothing}
 
 
 def critic(case: Case) -> Outputs:

@@ -9,7 +9,7 @@ from rollbook.replay.dialects.loss import Bounds, Policies, policy_loss
 from rollbook.replay.dialects.rules import AdvantageRule, LossRule
 from rollbook.replay.kernels.aggregate import aggregate
 from rollbook.replay.kernels.array import Array, constant, namespace
-from rollbook.replay.kernels.correction import Outside, Weighting, importance_weights, is_within
+from rollbook.replay.kernels.correction import Outside, Weighting, importance_weights
 from rollbook.replay.kernels.groups import normalize
 from rollbook.replay.kernels.kl import approximate_kl
 from rollbook.replay.kernels.masked import count
@@ -116,6 +116,8 @@ def policy(case: Case) -> Outputs:
     rule = LOSSES.get(params["advantage_estimator"], slime.PPO)
     if params["calculate_per_token_loss"]:
         rule = replace(rule, aggregation=slime.SUM)
+    if rule.dual and params["eps_clip_c"] is not None and params["eps_clip_c"] <= 1:
+        raise Refusal("a dual clip of 1 or less")
     bounds = Bounds(low=params["eps_clip"], high=params["eps_clip_high"], dual=params["eps_clip_c"])
     loss = policy_loss(Policies(cut["log_probs"], old, cut["advantages"], mask), rule, bounds)
     losses, metrics = loss.losses, {}
@@ -135,8 +137,9 @@ def policy(case: Case) -> Outputs:
             most=params["tis_clip"],
             outside=Outside.ZERO if case.get("icepop") else Outside.TRUNCATE,
         )
-        losses = losses * importance_weights(cut["old_log_probs"] - cut["rollout_log_probs"], weighting)
-        outside = ~is_within(raw, weighting.least, weighting.most)
+        weights = importance_weights(cut["old_log_probs"] - cut["rollout_log_probs"], weighting)
+        losses = losses * weights
+        outside = weights != raw
         metrics |= {"tis": reduced(raw), "tis_clipfrac": reduced(outside), "tis_abs": reduced(xp.abs(raw - 1))}
         metrics["ois"] = reduced(loss.ratios)
     pg_loss, entropy = reduced(losses), reduced(cut["entropy"])

@@ -16,7 +16,7 @@ import torch
 
 from rollbook.tests.replay.goldens import areal, openrlhf, skyrl, slime, trl, verl
 from rollbook.tests.replay.goldens.case import Adapter, case_of, read
-from rollbook.tests.replay.goldens.compare import differences
+from rollbook.tests.replay.goldens.compare import Widths, differences
 
 OURS = Path(__file__).parents[2] / "data" / "goldens"
 FOLDER = Path(os.environ.get("ROLLBOOK_GOLDENS") or OURS)
@@ -86,10 +86,12 @@ def row(library: str, function: str, cases: list[Mapping[str, Any]], module: Any
 def failures(raw: Mapping[str, Any], adapter: Adapter, ignored: Collection[str] = ()) -> list[str]:
     """What differs on numpy or on torch. A case that cannot be computed at all differs, too."""
     lines = []
-    for name, xp in (("numpy", np), ("torch", torch)):
+    of_torch = Widths(case_of(raw, torch), case_of(raw, torch, np.float32))
+    of_numpy = Widths(case_of(raw, np), case_of(raw, np, np.float32))
+    for name, cases, peers in (("numpy", of_numpy, of_torch), ("torch", of_torch, None)):
         try:
             with np.errstate(all="ignore"):
-                found = differences(case_of(raw, xp), case_of(raw, xp, np.float32), adapter, ignored)
+                found = differences(cases, adapter, ignored, peers)
         except Exception as error:
             found = [f"{type(error).__name__}: {error}"]
         lines += [f"{name}: {line}" for line in found]

@@ -9,7 +9,7 @@ from rollbook.replay.dialects.estimate import Rewarded, estimate
 from rollbook.replay.dialects.loss import Bounds, Policies, policy_loss
 from rollbook.replay.dialects.rules import AdvantageRule, Level, LossRule
 from rollbook.replay.kernels.aggregate import Totals, aggregate
-from rollbook.replay.kernels.array import Array, namespace
+from rollbook.replay.kernels.array import Array, constant, namespace
 from rollbook.replay.kernels.correction import Outside, Reach, Weighting, gather, importance_weights
 from rollbook.replay.kernels.kl import approximate_kl
 from rollbook.tests.replay.goldens.case import Adapter, Case, Outputs
@@ -98,13 +98,19 @@ def weighted(rewards: Array, weights: Array) -> Array:
 
 
 def advantages(case: Case) -> Outputs:
-    rewards = weighted(case.inputs["rewards_per_func"], case.inputs["reward_weights"])
-    groups = case.inputs["group_index"]
-    xp = namespace(rewards)
-    scale = case.params["scale_rewards"]
+    """A row that no function has an opinion on is no part of its group, and has the advantage 0."""
+    per_function = case.inputs["rewards_per_func"]
+    xp = namespace(per_function)
+    known, scale = ~xp.all(xp.isnan(per_function), axis=1), case.params["scale_rewards"]
+    advantage = xp.zeros_like(per_function[:, 0])
+    if not bool(xp.any(known)):
+        return {"advantages": advantage}
+    rewards, groups = weighted(per_function, case.inputs["reward_weights"])[known], case.inputs["group_index"][known]
     given = Rewarded(rewards[:, None], xp.ones_like(rewards[:, None], dtype=xp.bool), groups)
-    found, _ = estimate(given, SCALES[scale])
-    return {"advantages": found[:, 0], "allowed": cancellation(rewards, groups, scale != "none")}
+    found = estimate(given, SCALES[scale])[0][:, 0]
+    # Who is left alone of a group has no deviation, and no advantage.
+    advantage[known] = xp.where(xp.isnan(found), xp.zeros_like(found), found)
+    return {"advantages": advantage, "allowed": cancellation(rewards, groups, scale != "none")}
 
 
 def importance_sampling_ratio(case: Case) -> Outputs:
@@ -113,7 +119,7 @@ def importance_sampling_ratio(case: Case) -> Outputs:
     logs = case.inputs["old"] - case.inputs["sampler"]
     xp = namespace(logs)
     of, what = case.params["vllm_importance_sampling_mode"].split("_")
-    known = xp.where(xp.isnan(logs), xp.zeros_like(logs), logs)
+    known = xp.where(xp.isnan(logs) | ~mask, xp.zeros_like(logs), logs)
     prefix = "vllm_importance_sampling_clip"
     rule = Weighting(
         least=case.params[f"{prefix}_min"],
@@ -138,7 +144,7 @@ LOSSES: dict[str, LossRule] = {
 def compute_loss(case: Case) -> Outputs:
     found, params = case.inputs, case.params
     mask, new, kind = found["mask"] != 0, found["per_token_logps"], params["loss_type"]
-    old = found["old"]
+    old = found.get("old", constant(new))
     xp = namespace(new)
     rule = LOSSES[kind]
     if params["importance_sampling_level"] == "sequence":
@@ -160,7 +166,7 @@ def compute_loss(case: Case) -> Outputs:
     if kind in ("dapo", "cispo"):
         # An optimizer step's share of the tokens of the whole generation, which feeds several.
         share = params["accumulated"] / params["steps_per_generation"]
-        totals = Totals(tokens=params["num_items_in_batch"] * share)
+        totals = Totals(tokens=max(params["num_items_in_batch"], 1.0) / params["world_size"] * share)
     return {"loss": aggregate(losses, mask, rule.aggregation, totals)}
 
 
@@ -194,8 +200,8 @@ def async_loss(case: Case) -> Outputs:
     mask = xp.ones_like(new, dtype=xp.bool)
     given = Policies(new, found["old_log_probs"][None, :], found["advantages"][None, :], mask)
     bounds = Bounds(low=params["epsilon_low"], high=params["epsilon_high"])
-    scale = params["world_size"] / params["gradient_accumulation_steps"]
-    loss = policy_loss(given, trl.DAPO_LOSS, bounds, Totals(tokens=params["global_n_tokens"], ranks=scale))
+    tokens = max(params["global_n_tokens"] / params["world_size"], 1.0) * params["gradient_accumulation_steps"]
+    loss = policy_loss(given, trl.DAPO_LOSS, bounds, Totals(tokens=tokens))
     return {"loss": loss.loss}
 
 

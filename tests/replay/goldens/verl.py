@@ -66,7 +66,7 @@ def apply_kl_penalty(case: Case) -> Outputs:
     name = estimator(case.params["kl_penalty"])
     kl = approximate_kl(found["old_log_probs"], found["ref_log_prob"], name, verl.KL) * as_float
     coef = case.params["kl_coef"]
-    now = xp.mean(xp.sum(kl, axis=1) / (xp.sum(as_float, axis=1) + 1e-8))
+    now = xp.mean(xp.sum(hide(kl, mask), axis=1) / (xp.sum(as_float, axis=1) + 1e-8))
     after = coef
     if case.params["controller"] == "adaptive":
         error = xp.clip(now / case.params["target_kl"] - 1, -0.2, 0.2)
@@ -109,24 +109,32 @@ def masked_stats(case: Case) -> Outputs:
 def last_rows(case: Case) -> Outputs:
     """A session's reward is that of its last row; every row of the session gets its advantage. Other
     estimators see every row."""
+    keys = [key.rsplit("_", 2) for key in case.inputs["keys"]]
+    prompts = [prompt for prompt, _, _ in keys]
     if case.params["adv_estimator"] != "grpo":
-        prompts = [key.split("_", 1)[0] for key in case.inputs["keys"]]
-        return trainer_advantages(replace(case, inputs={**case.inputs, "uid": prompts}))
+        return trainer_advantages(replace(case, inputs={**case.inputs, "uid": case.inputs.get("uid", prompts)}))
     rewards, mask = case.inputs["token_level_rewards"], case.inputs["response_mask"] != 0
     xp = namespace(rewards)
-    session = [key.rsplit("_", 1)[0] for key in case.inputs["keys"]]
-    last = {name: at for at, name in enumerate(session)}
+    last: dict[str, tuple[int, int]] = {}
+    for row, (prompt, session, index) in enumerate(keys):
+        name = f"{prompt}_{session}"
+        if name not in last or last[name][0] < int(index):
+            last[name] = int(index), row
+    rows = [row for _, row in last.values()]
+    chosen = xp.asarray(rows)
+    of_last = {
+        "token_level_rewards": xp.take(rewards, chosen, axis=0),
+        "response_mask": xp.take(mask, chosen, axis=0),
+        "index": [prompts[row] for row in rows],
+    }
+    found = advantages(verl.GRPO, replace(case, inputs=of_last))
     names = list(last)
-    chosen = xp.asarray([last[name] for name in names])
-    given = Rewarded(
-        xp.take(rewards, chosen, axis=0),
-        xp.ones_like(xp.take(mask, chosen, axis=0)),
-        labels([name.rsplit("_", 1)[0] for name in names], rewards),
-    )
-    advantage, _ = estimate(given, verl.GRPO)
-    of_row = xp.take(advantage[:, 0], xp.asarray([names.index(name) for name in session]), axis=0)
-    spread = of_row[:, None] * xp.astype(mask, of_row.dtype)
-    return {"advantages": spread, "returns": spread}
+    # A last row without tokens has no advantage to give.
+    first = xp.argmax(xp.astype(of_last["response_mask"], xp.int64), axis=1)
+    of_row = found["advantages"][xp.arange(len(rows)), first]
+    at = xp.asarray([names.index(f"{prompt}_{session}") for prompt, session, _ in keys])
+    spread = xp.take(of_row, at, axis=0)[:, None] * xp.astype(mask, of_row.dtype)
+    return {"advantages": spread, "returns": spread, "allowed": found["allowed"]}
 
 
 ADAPTERS: dict[str, Adapter] = {

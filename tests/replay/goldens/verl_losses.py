@@ -230,10 +230,12 @@ def ppo_loss(case: Case) -> Outputs:
     outputs = geo_mean(case) if name == "geo_mean" else policy(name, case)
     loss, metrics = outputs["loss"], dict(outputs["metrics"])
     metrics["actor/pg_loss"] = loss
-    if coefficient := case.get("entropy_coeff"):
+    if "entropy" in found:
         entropy = aggregate(found["entropy"], mask, rule, totals)
         metrics["actor/entropy_loss"] = entropy
-        loss = loss - coefficient * entropy
+        loss = loss - case.get("entropy_coeff", 0.0) * entropy
+    if not case.get("use_kl_loss"):
+        return {"loss": loss, "metrics": metrics}
     kl = approximate_kl(found["log_prob"], found["ref_log_prob"], estimator(case.params["kl_loss_type"]), verl.KL)
     of_kl = aggregate(kl, mask, rule, totals)
     metrics |= {"kl_loss": of_kl, "kl_coef": case.params["kl_loss_coef"]}
