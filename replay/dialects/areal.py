@@ -13,7 +13,7 @@ from rollbook.replay.kernels.whiten import Whitening
 
 FRAMEWORK, VERSION = "areal", "1.0.4"
 
-WHITENING = Whitening(ddof=1, eps=1e-5, eps_outside=True, few=True, masking=Masking.MULTIPLY)
+WHITENING = Whitening(ddof=1, eps=1e-5, eps_outside=True, fewest=1, masking=Masking.MULTIPLY)
 KL = KlRule(value_limit=10.0)
 
 GROUP = Normalization(eps=1e-5, singleton=Singleton.ZERO, about_centre=True)
@@ -21,6 +21,8 @@ CENTRED = Normalization(std=Over.NONE, singleton=Singleton.ZERO)
 GAE = AdvantageRule(spread=Spread.GAE, hole=Hole.SKIP, masking=Masking.MULTIPLY, hidden=False)
 
 TOKEN_MEAN = Aggregation(Mode.TOKEN_MEAN, token_floor=1.0)
+VALUE_MEAN = Aggregation(Mode.TOKEN_MEAN)
+"""Of the loss of values: without tokens it is no number."""
 PPO = LossRule(Surrogate.PPO, TOKEN_MEAN, hidden_ratios=True, dual=True)
 GSPO = LossRule(
     Surrogate.PPO,

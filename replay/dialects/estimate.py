@@ -47,10 +47,16 @@ def _spread(given: Rewarded, rule: AdvantageRule) -> tuple[Array, Array]:
             lam=given.lam,
             hole=rule.hole,
             masking=rule.masking,
+            chunk=rule.chunk,
         )
     if rule.spread is Spread.RETURNS:
         returns = discounted_returns(
-            given.token_rewards, given.mask, gamma=given.gamma, hole=rule.hole, masking=rule.masking
+            given.token_rewards,
+            given.mask,
+            gamma=given.gamma,
+            hole=rule.hole,
+            masking=rule.masking,
+            chunk=rule.chunk,
         )
         return returns, returns
     rewards = xp.sum(given.token_rewards, axis=1)

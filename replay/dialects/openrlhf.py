@@ -9,18 +9,19 @@ from rollbook.replay.kernels.groups import Normalization, Singleton
 from rollbook.replay.kernels.kl import KlRule
 from rollbook.replay.kernels.masked import Masking
 from rollbook.replay.kernels.returns import Hole
+from rollbook.replay.kernels.rounding import Rounding
 from rollbook.replay.kernels.whiten import Whitening
 
 FRAMEWORK, VERSION = "openrlhf", "0.11.2"
 
-WHITENING = Whitening(ddof=0, eps=0.0, least_variance=1e-8, masking=Masking.MULTIPLY)
-CENTRING = Whitening(scale=False, masking=Masking.MULTIPLY)
+WHITENING = Whitening(ddof=0, eps=0.0, least_variance=1e-8, fewest=0, masking=Masking.MULTIPLY)
+CENTRING = Whitening(scale=False, fewest=0, masking=Masking.MULTIPLY)
 KL = KlRule(ratio_limit=20.0, value_limit=10.0)
 
-GROUP_NORM = Normalization(eps=1e-9, singleton=Singleton.FORMULA)
-CENTRED = Normalization(std=Over.NONE)
-BATCH_CENTRED = Normalization(mean=Over.BATCH, std=Over.NONE)
-RLOO = Normalization(std=Over.NONE, leave_one_out=True, singleton=Singleton.NAN)
+GROUP_NORM = Normalization(eps=1e-9, singleton=Singleton.FORMULA, rounding=Rounding.ROWS)
+CENTRED = Normalization(std=Over.NONE, rounding=Rounding.ROWS)
+BATCH_CENTRED = Normalization(mean=Over.BATCH, std=Over.NONE, rounding=Rounding.ROWS)
+RLOO = Normalization(std=Over.NONE, leave_one_out=True, singleton=Singleton.NAN, rounding=Rounding.ROWS)
 
 RETURNS = AdvantageRule(spread=Spread.RETURNS, hole=Hole.TOKEN, hidden=False)
 GAE = AdvantageRule(spread=Spread.GAE, hole=Hole.TOKEN, hidden=False)

@@ -54,7 +54,8 @@ class Grouping(StrEnum):
 class AdvantageRule:
     """Rewards are normalised, spread over tokens, whitened, hidden where masked; each step where it is set.
 
-    `masking`: how a hole's own values are kept out of what is carried over it; `returns_hidden`: of returns per token.
+    `masking`: how a hole's own values are kept out of what is carried over it; `returns_hidden`: of returns per token;
+    `chunk`: returns are taken so many tokens at a time.
     """
 
     normalization: Normalization | None = None
@@ -64,6 +65,7 @@ class AdvantageRule:
     whitening: Whitening | None = None
     hidden: bool = True
     returns_hidden: bool = True
+    chunk: int | None = None
     grouping: Grouping = Grouping.INDEX
 
     @property

@@ -7,17 +7,18 @@ from rollbook.replay.kernels.groups import Normalization, Singleton
 from rollbook.replay.kernels.kl import KlRule
 from rollbook.replay.kernels.masked import Masking
 from rollbook.replay.kernels.returns import Hole
+from rollbook.replay.kernels.rounding import Rounding
 from rollbook.replay.kernels.whiten import Whitening
 
 FRAMEWORK, VERSION = "skyrl", "0.4.0"
 
 WHITENING = Whitening(ddof=1, eps=1e-8, masking=Masking.MULTIPLY)
-KL = KlRule(ratio_limit=20.0, value_limit=10.0, limited=frozenset({"k3"}))
+KL = KlRule(ratio_limit=20.0, value_limit=10.0, one_last=True, limited=frozenset({"k3"}))
 IMPORTANCE_LIMIT = 20.0
 
-GRPO = AdvantageRule(Normalization(singleton=Singleton.RAW, eps=1e-6))
-DR_GRPO = AdvantageRule(Normalization(singleton=Singleton.RAW, std=Over.NONE))
-RLOO = AdvantageRule(Normalization(singleton=Singleton.ZERO, std=Over.NONE, leave_one_out=True))
+GRPO = AdvantageRule(Normalization(singleton=Singleton.RAW, eps=1e-6, rounding=Rounding.EACH))
+DR_GRPO = AdvantageRule(Normalization(singleton=Singleton.RAW, std=Over.NONE, rounding=Rounding.EACH))
+RLOO = AdvantageRule(Normalization(singleton=Singleton.ZERO, std=Over.NONE, leave_one_out=True, rounding=Rounding.EACH))
 REINFORCE_PLUS_PLUS = AdvantageRule(
     spread=Spread.RETURNS,
     hole=Hole.RESET,

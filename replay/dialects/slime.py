@@ -9,18 +9,21 @@ from rollbook.replay.kernels.groups import Normalization, Singleton
 from rollbook.replay.kernels.kl import KlRule
 from rollbook.replay.kernels.masked import Masking
 from rollbook.replay.kernels.returns import Hole
+from rollbook.replay.kernels.rounding import Rounding
 from rollbook.replay.kernels.whiten import Whitening
 
 FRAMEWORK, VERSION = "slime", "0.3.1"
 
-WHITENING = Whitening(ddof=1, eps=1e-8, one_pass=True, few=True, masking=Masking.MULTIPLY)
+WHITENING = Whitening(ddof=1, eps=1e-8, one_pass=True, fewest=1, masking=Masking.MULTIPLY)
+CHUNK = 128
+"""Tokens of which slime takes the returns at once (`chunked_discounted_returns`)."""
 KL = KlRule(value_limit=10.0, limited=frozenset({"low_var_kl"}))
 
-REWARDS = Normalization(eps=1e-6, singleton=Singleton.FORMULA)
-CENTRED_REWARDS = Normalization(std=Over.NONE)
+REWARDS = Normalization(eps=1e-6, singleton=Singleton.FORMULA, rounding=Rounding.CENTRED)
+CENTRED_REWARDS = Normalization(std=Over.NONE, rounding=Rounding.CENTRED)
 REPEAT = AdvantageRule(hidden=False)
-RETURNS = AdvantageRule(spread=Spread.RETURNS, hole=Hole.TOKEN, hidden=False)
-GAE = AdvantageRule(spread=Spread.GAE, hole=Hole.TOKEN, hidden=False)
+RETURNS = AdvantageRule(spread=Spread.RETURNS, hole=Hole.TOKEN, chunk=CHUNK, hidden=False)
+GAE = AdvantageRule(spread=Spread.GAE, hole=Hole.TOKEN, chunk=CHUNK, hidden=False)
 
 SUM_OF_MEANS = Aggregation(Mode.SEQ_MEAN_TOKEN_MEAN, rows=Rows.ONE, row_floor=1.0, masking=Masking.MULTIPLY)
 """Not divided by the number of rows: the trainer scales it later."""

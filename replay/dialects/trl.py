@@ -4,13 +4,17 @@ from rollbook.replay.dialects.rules import AdvantageRule, Cap, Level, LossRule, 
 from rollbook.replay.kernels.aggregate import Aggregation, Mode, Rows
 from rollbook.replay.kernels.groups import Level as Over
 from rollbook.replay.kernels.groups import Normalization
+from rollbook.replay.kernels.kl import KlRule
 from rollbook.replay.kernels.masked import Masking
+from rollbook.replay.kernels.rounding import Rounding
 
 FRAMEWORK, VERSION = "trl", "1.16.0"
 
-GRPO = AdvantageRule(Normalization(eps=1e-4), hidden=False)
-CENTRED = AdvantageRule(Normalization(std=Over.NONE), hidden=False)
-BATCH_SCALED = AdvantageRule(Normalization(std=Over.BATCH, eps=1e-4), hidden=False)
+KL = KlRule(one_last=True)
+
+GRPO = AdvantageRule(Normalization(eps=1e-4, rounding=Rounding.SQUARES), hidden=False)
+CENTRED = AdvantageRule(Normalization(std=Over.NONE, rounding=Rounding.SQUARES), hidden=False)
+BATCH_SCALED = AdvantageRule(Normalization(std=Over.BATCH, eps=1e-4, rounding=Rounding.SQUARES), hidden=False)
 ASYNC_GRPO = AdvantageRule(Normalization(eps=1e-8, ddof=0), hidden=False)
 
 SEQ_MEAN = Aggregation(Mode.SEQ_MEAN_TOKEN_MEAN, rows=Rows.ALL, row_floor=1.0, masking=Masking.MULTIPLY)

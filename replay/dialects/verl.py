@@ -7,22 +7,29 @@ from rollbook.replay.kernels.groups import Normalization, Singleton
 from rollbook.replay.kernels.kl import KlRule
 from rollbook.replay.kernels.masked import Masking
 from rollbook.replay.kernels.returns import Hole
+from rollbook.replay.kernels.rounding import Rounding
 from rollbook.replay.kernels.whiten import Whitening
 
 FRAMEWORK, VERSION = "verl", "0.9.1"
 
 WHITENING = Whitening(ddof=1, eps=1e-8)
-KL = KlRule(ratio_limit=20.0, value_limit=10.0, limited=frozenset({"k3", "low_var_kl"}))
+KL = KlRule(ratio_limit=20.0, value_limit=10.0, one_last=True, limited=frozenset({"k3", "low_var_kl"}))
 
-GRPO = AdvantageRule(Normalization(singleton=Singleton.RAW, eps=1e-6))
-DR_GRPO = AdvantageRule(Normalization(singleton=Singleton.RAW, std=Over.NONE))
-GRPO_VECTORIZED = AdvantageRule(Normalization(singleton=Singleton.RAW, eps=1e-6))
-RLOO = AdvantageRule(Normalization(singleton=Singleton.RAW, std=Over.NONE, leave_one_out=True))
-RLOO_VECTORIZED = AdvantageRule(Normalization(singleton=Singleton.ZERO, std=Over.NONE, leave_one_out=True))
+GRPO = AdvantageRule(Normalization(singleton=Singleton.RAW, eps=1e-6, rounding=Rounding.EACH))
+DR_GRPO = AdvantageRule(Normalization(singleton=Singleton.RAW, std=Over.NONE, rounding=Rounding.EACH))
+GRPO_VECTORIZED = AdvantageRule(Normalization(singleton=Singleton.RAW, eps=1e-6, rounding=Rounding.ADDED))
+RLOO = AdvantageRule(
+    Normalization(singleton=Singleton.RAW, std=Over.NONE, leave_one_out=True, rounding=Rounding.SCALED)
+)
+RLOO_VECTORIZED = AdvantageRule(
+    Normalization(singleton=Singleton.ZERO, std=Over.NONE, leave_one_out=True, rounding=Rounding.ADDED)
+)
 REINFORCE_PLUS_PLUS = AdvantageRule(
     spread=Spread.RETURNS, hole=Hole.SKIP, masking=Masking.MULTIPLY, whitening=WHITENING
 )
-REINFORCE_PLUS_PLUS_BASELINE = AdvantageRule(Normalization(singleton=Singleton.RAW, std=Over.NONE), whitening=WHITENING)
+REINFORCE_PLUS_PLUS_BASELINE = AdvantageRule(
+    Normalization(singleton=Singleton.RAW, std=Over.NONE, rounding=Rounding.EACH), whitening=WHITENING
+)
 GAE = AdvantageRule(spread=Spread.GAE, hole=Hole.SKIP, masking=Masking.MULTIPLY, whitening=WHITENING, hidden=False)
 
 

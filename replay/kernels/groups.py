@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rollbook.replay.kernels.array import Array, device, namespace
+from rollbook.replay.kernels.rounding import Rounding, centre, deviation
 
 
 class Level(StrEnum):
@@ -36,7 +37,8 @@ class Normalization:
 
     `mean`, `std`: over what. `ddof`: what the variance's divisor is lowered by. `variance_floor`: the least variance
     that is taken the root of. `leave_one_out`: a member's own reward is not part of its mean. `about_centre`: the
-    deviation is that of the centred rewards from zero, whatever they were centred by.
+    deviation is that of the centred rewards from zero, whatever they were centred by. `rounding`: the order of
+    operations where rewards are float32; in double precision it does not show.
     """
 
     mean: Level = Level.GROUP
@@ -47,13 +49,14 @@ class Normalization:
     about_centre: bool = False
     variance_floor: float = 0.0
     singleton: Singleton = Singleton.FORMULA
+    rounding: Rounding = Rounding.EXACT
 
 
 def normalize(rewards: Array, group_index: Array, rule: Normalization) -> Array:
     """rewards: float [samples]; group_index: int64 [samples], members of a group anywhere; returns float [samples].
 
-    Means are measured from a group's first member: one that is off by a rounding step, divided by the epsilon of a
-    group without spread, would make an advantage out of nothing.
+    Means are measured from a group's first member, but for a rule's own rounding: one that is off by a rounding step,
+    divided by the epsilon of a group without spread, makes an advantage out of nothing.
     """
     xp = namespace(rewards, group_index)
     everyone = xp.zeros_like(group_index)
@@ -93,11 +96,17 @@ def _centre(members: Array, rule: Normalization) -> Array:
     size = members.shape[1]
     if size == 1 and rule.singleton is not Singleton.FORMULA:
         return _alone(members, rule.singleton)
+    if size > 1 and _shows(members, rule):
+        return centre(members, rule.rounding, leave_one_out=rule.leave_one_out)
     offsets = members - members[:, :1]
     centred = offsets - xp.mean(offsets, axis=1, keepdims=True)
     if rule.leave_one_out:
         return centred * size / (size - 1) if size > 1 else members
     return centred
+
+
+def _shows(members: Array, rule: Normalization) -> bool:
+    return rule.rounding is not Rounding.EXACT and members.dtype == namespace(members).float32
 
 
 def _alone(members: Array, what: Singleton) -> Array:
@@ -113,6 +122,8 @@ def _spread(members: Array, rule: Normalization) -> Array:
     if size <= rule.ddof:
         has_answer = rule.singleton in (Singleton.RAW, Singleton.ZERO)
         return xp.full_like(members, 1.0 if has_answer else xp.nan)
+    if not rule.about_centre and _shows(members, rule):
+        return deviation(members, rule.rounding, ddof=rule.ddof)
     offsets = members - members[:, :1]
     if rule.about_centre:
         variance = xp.sum(members * members, axis=1, keepdims=True) / (size - rule.ddof)

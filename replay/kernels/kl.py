@@ -44,10 +44,11 @@ def token_kl(old_log_probs: Array, ref_log_probs: Array, estimator: str) -> Arra
 @dataclass(frozen=True, slots=True)
 class KlRule:
     """What a library does to an estimator: the log-ratio of k3 held within +-`ratio_limit` before, the estimate of
-    those in `limited` within +-`value_limit` after."""
+    those in `limited` within +-`value_limit` after. `one_last`: k3 is (e^-d + d) - 1, in float32 another number."""
 
     ratio_limit: float | None = None
     value_limit: float | None = None
+    one_last: bool = False
     limited: frozenset[str] = frozenset({"k1", "k2", "k3", "low_var_kl", "abs"})
 
 
@@ -74,7 +75,8 @@ def approximate_kl(log_probs: Array, ref_log_probs: Array, estimator: str, rule:
     difference = log_probs - ref_log_probs
     if rule.ratio_limit is not None and estimator in ("k3", "low_var_kl"):
         difference = xp.clip(difference, -rule.ratio_limit, rule.ratio_limit)
-    found = _FORMULAS[estimator](difference)
+    formula = _FORMULAS[estimator]
+    found = xp.exp(-difference) + difference - 1 if rule.one_last and formula is k3 else formula(difference)
     if rule.value_limit is not None and estimator in rule.limited:
         found = xp.clip(found, -rule.value_limit, rule.value_limit)
     return found

@@ -7,7 +7,7 @@ lies behind it.
 
 from enum import StrEnum
 
-from rollbook.replay.kernels.array import Array, namespace
+from rollbook.replay.kernels.array import Array, device, namespace
 from rollbook.replay.kernels.masked import Masking, hide
 
 
@@ -23,13 +23,21 @@ class Hole(StrEnum):
 
 
 def discounted_returns(
-    rewards: Array, mask: Array, *, gamma: float, hole: Hole, masking: Masking = Masking.SELECT
+    rewards: Array,
+    mask: Array,
+    *,
+    gamma: float,
+    hole: Hole,
+    masking: Masking = Masking.SELECT,
+    chunk: int | None = None,
 ) -> Array:
     """G_t = r_t + gamma * G_{t+1}.
 
     rewards: float [rows, tokens]; mask: bool [rows, tokens]; returns float [rows, tokens]. What is carried over a hole
-    stands at it, unless `masking` multiplies: then the hole has zero.
+    stands at it, unless `masking` multiplies: then the hole has zero. `chunk`: as in `scanned`, where no hole counts.
     """
+    if chunk is not None:
+        return scanned(rewards, gamma, chunk)
     xp = namespace(rewards, mask)
     running = xp.zeros_like(rewards[:, 0])
     columns = []
@@ -54,12 +62,17 @@ def generalized_advantages(
     lam: float,
     hole: Hole,
     masking: Masking = Masking.SELECT,
+    chunk: int | None = None,
 ) -> tuple[Array, Array]:
     """A_t = delta_t + gamma * lam * A_{t+1}, delta_t = r_t + gamma * V_{t+1} - V_t; returns are A + V.
 
     rewards, values: float [rows, tokens]; mask: bool [rows, tokens]. Returns (advantages, returns).
     """
     xp = namespace(rewards, values, mask)
+    if chunk is not None:
+        behind = xp.concat([values[:, 1:], xp.zeros_like(values[:, :1])], axis=1)
+        found = scanned(rewards + gamma * behind - values, gamma * lam, chunk)
+        return found, found + values
     ahead, following = xp.zeros_like(values[:, 0]), xp.zeros_like(values[:, 0])
     columns = []
     for at in reversed(range(rewards.shape[1])):
@@ -69,6 +82,26 @@ def generalized_advantages(
         following = _carry(values[:, at], following, mask[:, at], hole, masking)
     advantages = xp.stack(columns[::-1], axis=1)
     return advantages, advantages + values
+
+
+def scanned(values: Array, discount: float, chunk: int) -> Array:
+    """G_t = v_t + discount * G_{t+1} as a product with the powers of `discount`, `chunk` tokens at a time from the end.
+
+    Only what is not finite shows the difference: its zeros are multiplied, too, and make NaN of tokens behind it.
+    """
+    xp = namespace(values)
+    backwards, parts = xp.flip(values, axis=1), []
+    carried = xp.zeros_like(values[:, :1])
+    for start in range(0, values.shape[1], chunk):
+        part = backwards[:, start : start + chunk]
+        at = xp.arange(part.shape[1], device=device(values))
+        steps = at[None, :] - at[:, None]
+        powers = xp.astype(xp.clip(steps, 0, None), values.dtype)
+        matrix = xp.where(steps >= 0, discount**powers, xp.zeros_like(powers))
+        found = part @ matrix + carried * discount ** xp.astype(at[None, :] + 1, values.dtype)
+        carried = found[:, -1:]
+        parts.append(found)
+    return xp.flip(xp.concat(parts, axis=1), axis=1)
 
 
 def _carry(found: Array, running: Array, active: Array, hole: Hole, masking: Masking) -> Array:

@@ -31,16 +31,21 @@ def value_loss(
     distance: Distance = Distance.SQUARED,
     factor: float = 0.5,
     delta: float = 10.0,
+    between: bool = False,
 ) -> ValueLoss:
     """factor * max(d(V, R), d(clamp(V, old - clip, old + clip), R)); without `clip` the first of the two.
 
-    `distance` huber: quadratic up to `delta`, linear beyond it. Arrays: float [rows, tokens].
+    `distance` huber: quadratic up to `delta`, linear beyond it. `between`: the value is held between bounds, not its
+    distance from the old one: its gradient is another where an old value is no number. Arrays: float [rows, tokens].
     """
     xp = namespace(values, old_values, returns)
     plain = _distance(values - returns, distance, factor, delta)
     if clip is None:
         return ValueLoss(plain, xp.zeros_like(plain, dtype=xp.bool))
-    near = old_values + xp.clip(values - old_values, -clip, clip)
+    if between:
+        near = xp.maximum(xp.minimum(values, old_values + clip), old_values - clip)
+    else:
+        near = old_values + xp.clip(values - old_values, -clip, clip)
     bounded = _distance(near - returns, distance, factor, delta)
     return ValueLoss(xp.maximum(plain, bounded), bounded > plain)
 

@@ -13,8 +13,8 @@ class Whitening:
 
     `ddof`: what the variance's divisor is lowered by; `shift`: whether the mean is taken away; `scale`: whether it is
     divided at all; `least_variance`: the least one that is taken the root of; `one_pass`: the variance is that of
-    squares and sums, which float32 cancels; `few`: too few tokens for `ddof` are taken without it, not refused;
-    `masking`: what keeps masked values out of mean and variance.
+    squares and sums, which float32 cancels; `fewest`: the fewest tokens that are whitened (None: one more than
+    `ddof`), without `ddof` where it leaves none of them; `masking`: what keeps masked values out of mean and variance.
     """
 
     ddof: int = 1
@@ -24,20 +24,21 @@ class Whitening:
     scale: bool = True
     least_variance: float | None = None
     one_pass: bool = False
-    few: bool = False
+    fewest: int | None = None
     masking: Masking = Masking.SELECT
 
 
 def whiten(values: Array, mask: Array, rule: Whitening) -> Array:
     """values: float [rows, tokens]; mask: bool [rows, tokens]; returns float [rows, tokens], masked ones not hidden.
 
-    Raises ValueError when the mask leaves no more tokens than `ddof`, unless the rule has an answer for few.
+    Raises ValueError when the mask leaves fewer tokens than the rule has an answer for.
     """
     xp = namespace(values, mask)
-    enough = float(count(mask, values)) > rule.ddof
-    if not enough and not rule.few:
-        raise ValueError(f"whitening needs more than {rule.ddof} tokens that count")
-    ddof = rule.ddof if enough else 0
+    tokens = float(count(mask, values))
+    fewest = rule.ddof + 1 if rule.fewest is None else rule.fewest
+    if tokens < fewest:
+        raise ValueError(f"whitening needs {fewest} tokens that count, not {tokens:.0f}")
+    ddof = rule.ddof if tokens > rule.ddof else 0
     mean = masked_mean(values, mask, masking=rule.masking)
     if not rule.scale:
         return values - mean

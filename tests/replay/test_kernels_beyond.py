@@ -138,7 +138,7 @@ def test_one_token_has_no_variance(make: Make) -> None:
     values, mask = make([[1.0, 2.0]]), make([[True, False]])
     with pytest.raises(ValueError, match="needs more than 1 tokens"):
         whiten(values, mask, Whitening())
-    assert np.asarray(whiten(values, mask, Whitening(few=True)))[0, 0] == 0
+    assert np.asarray(whiten(values, mask, Whitening(fewest=1)))[0, 0] == 0
 
 
 LOSSES, MASK = [[1.0, 3.0], [5.0, 100.0], [7.0, 9.0]], [[True, True], [True, False], [False, False]]

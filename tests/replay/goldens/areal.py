@@ -15,7 +15,7 @@ from rollbook.replay.kernels.kl import PLAIN, approximate_kl
 from rollbook.replay.kernels.masked import Masking, count, hide
 from rollbook.replay.kernels.value_loss import Distance, value_loss
 from rollbook.replay.kernels.whiten import whiten
-from rollbook.tests.replay.goldens.case import Adapter, Case, Outputs
+from rollbook.tests.replay.goldens.case import Adapter, Case, Outputs, Refusal
 
 
 def kl(case: Case) -> Outputs:
@@ -129,11 +129,13 @@ def actor_loss(case: Case) -> Outputs:
     found, params = case.inputs, case.params
     mask, prox, old = found["loss_mask"], found["proximal_logprobs"], found["old_logprobs"]
     xp = namespace(prox)
+    if (dual := case.get("c_clip")) is not None and dual <= 1:
+        raise Refusal("a dual clip of 1 or less")
     weights, within = behaviour(case)
     kept = mask & within if case.get("rs_action") == "mask" else mask
     rule = areal.GSPO if case.get("importance_sampling_level") == "sequence" else areal.PPO
     high = case.get("eps_clip_higher", params["eps_clip"])
-    bounds = Bounds(low=params["eps_clip"], high=high, dual=case.get("c_clip"))
+    bounds = Bounds(low=params["eps_clip"], high=high, dual=dual)
     weights = None if weights is None else hide(weights, kept)
     given = Policies(found["logprobs"], prox, found["advantages"], kept, weights=weights)
     loss = policy_loss(given, rule, bounds)
@@ -148,7 +150,7 @@ def actor_loss(case: Case) -> Outputs:
         "stat_dual_clip_mask": loss.dual_clipped & kept,
     }
     if weights is not None:
-        outputs["stat_behave_approx_kl"] = hide(prox - old, kept)
+        outputs["stat_behave_approx_kl"] = hide(prox - old, kept & (weights > 0))
         outputs["stat_behave_imp_weight"] = weights
         outputs["stat_behave_mask"] = kept & (weights > 0)
         outputs["stat_filtered_fraction"] = count(mask & ~within, loss.losses) / tokens
@@ -164,8 +166,10 @@ def behaviour(case: Case) -> tuple[Array | None, Array]:
     A whole row's weight is the geometric mean of its tokens', whatever the metric gathers them by.
     """
     mask = case.inputs["loss_mask"]
-    logs = case.inputs["proximal_logprobs"] - case.inputs["old_logprobs"]
-    xp = namespace(logs)
+    raw = case.inputs["proximal_logprobs"] - case.inputs["old_logprobs"]
+    xp = namespace(raw)
+    # A ratio that is no number corrects nothing; a KL that is none is rejected.
+    logs = xp.where(xp.isfinite(raw), raw, xp.zeros_like(raw))
     if "rs_level" not in case.params:
         return None, mask
     of_rows, metric = case.params["rs_level"] == "sequence", case.params["rs_metric"]
@@ -175,7 +179,7 @@ def behaviour(case: Case) -> tuple[Array | None, Array]:
         value = xp.exp(gather(logs, mask, reach))
     else:
         weights = xp.exp(logs)
-        value = gather(approximate_kl(logs, xp.zeros_like(logs), metric.removeprefix("kl_")), mask, reach)
+        value = gather(approximate_kl(raw, xp.zeros_like(raw), metric.removeprefix("kl_")), mask, reach)
     low, high = case.get("rs_lower"), case.params["rs_upper"]
     return xp.clip(weights, low, high) if case.params["rs_action"] == "clamp" else weights, is_within(value, low, high)
 
@@ -194,7 +198,7 @@ def critic(case: Case) -> Outputs:
     clip = case.params["value_eps_clip"]
     loss = value_loss(found["value"], found["old_value"], found["target_value"], clip=clip, distance=distance)
     return {
-        "loss": aggregate(loss.losses, found["loss_mask"], areal.TOKEN_MEAN),
+        "loss": aggregate(loss.losses, found["loss_mask"], areal.VALUE_MEAN),
         "stat_clip_mask": loss.clipped & found["loss_mask"],
     }
 

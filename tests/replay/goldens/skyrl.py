@@ -170,7 +170,7 @@ def importance_sampling(case: Case) -> Outputs:
     mask = found["loss_mask"] != 0
     xp = namespace(mask)
     ratio = xp.exp(log_ratio(found["log_probs"], found["old_log_probs"]))
-    mean = xp.sum(hide(ratio, mask, Masking.MULTIPLY)) / xp.clip(count(mask, ratio), 1.0, None)
+    mean = xp.sum(hide(ratio, mask, Masking.MULTIPLY)) / count(mask, ratio)
     return {"loss": aggregate(-ratio * found["advantages"], mask, skyrl.SUM), "metrics": {"importance_ratio": mean}}
 
 

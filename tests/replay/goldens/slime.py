@@ -12,9 +12,9 @@ from rollbook.replay.kernels.array import Array, constant, namespace
 from rollbook.replay.kernels.correction import Outside, Weighting, importance_weights
 from rollbook.replay.kernels.groups import normalize
 from rollbook.replay.kernels.kl import approximate_kl
-from rollbook.replay.kernels.masked import count
+from rollbook.replay.kernels.masked import Masking, count, hide
 from rollbook.replay.kernels.surrogate import sequence_mean
-from rollbook.replay.kernels.whiten import whiten
+from rollbook.replay.kernels.whiten import Whitening, whiten
 from rollbook.tests.replay.goldens.case import Adapter, Case, Outputs, Refusal
 from rollbook.tests.replay.goldens.compare import cancellation
 
@@ -83,14 +83,14 @@ def advantages(case: Case) -> Outputs:
         if name == "reinforce_plus_plus":
             if not bool(xp.all(xp.any(mask, axis=1))):
                 raise Refusal("a row whose tokens are all masked")
-            penalty = xp.where(mask, penalty, nothing)
+            penalty = hide(penalty, mask, Masking.MULTIPLY)
             end = columns == xp.max(xp.where(mask, columns + 0 * xp.astype(mask, xp.int64), -1), axis=1)[:, None]
         tokens = penalty + xp.where(end, repeated, nothing)
         values = xp.where(there, found["values"], nothing) if "values" in found else None
         gamma, lam = case.params["gamma"], case.params["lambd"]
         advantage, returns = estimate(Rewarded(tokens, mask, values=values, gamma=gamma, lam=lam), rule)
     if case.params["normalize_advantages"]:
-        advantage = whiten(advantage, mask, slime.WHITENING)
+        advantage = whitened(advantage, mask, slime.WHITENING)
     return {"advantages": advantage[there], "returns": returns[there], "kl": estimate_of[there]}
 
 
@@ -168,7 +168,14 @@ def kl_of(log_ratios: Array, mask: Array, case: Case) -> Array:
 
 def masked_whiten(case: Case) -> Outputs:
     rule = replace(slime.WHITENING, shift=case.params["shift_mean"], eps=case.params["epsilon"])
-    return {"whitened": whiten(case.inputs["values"], case.inputs["mask"] != 0, rule)}
+    return {"whitened": whitened(case.inputs["values"], case.inputs["mask"] != 0, rule)}
+
+
+def whitened(values: Array, mask: Array, rule: Whitening) -> Array:
+    try:
+        return whiten(values, mask, rule)
+    except ValueError as error:
+        raise Refusal(str(error)) from error
 
 
 ADAPTERS: dict[str, Adapter] = {

@@ -147,8 +147,8 @@ def compute_loss(case: Case) -> Outputs:
     old = found.get("old", constant(new))
     xp = namespace(new)
     rule = LOSSES[kind]
-    if params["importance_sampling_level"] == "sequence":
-        rule = replace(rule, level=Level.SEQUENCE, through_tokens=False)
+    level = Level(params["importance_sampling_level"])
+    rule = replace(rule, level=level, through_tokens=level is Level.TOKEN)
     bounds = Bounds(
         low=params["epsilon_low"],
         high=params["epsilon_high"],
@@ -160,7 +160,7 @@ def compute_loss(case: Case) -> Outputs:
     loss = policy_loss(Policies(new, old, spread, mask, weights=found.get("weights")), rule, bounds)
     losses = loss.losses
     if params["beta"]:
-        kl = approximate_kl(new, found["reference"], "k3")
+        kl = approximate_kl(new, found["reference"], "k3", trl.KL)
         losses = losses + params["beta"] * (kl * loss.ratios if params["use_bias_correction_kl"] else kl)
     totals = Totals(length=params["max_completion_length"], ranks=1 / params["accumulated"])
     if kind in ("dapo", "cispo"):

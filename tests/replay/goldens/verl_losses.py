@@ -112,7 +112,12 @@ def values(case: Case) -> Outputs:
     found = case.inputs
     mask = found["response_mask"]
     loss = value_loss(
-        found["vpreds"], found["values"], found["returns"], clip=case.params["cliprange_value"], factor=1.0
+        found["vpreds"],
+        found["values"],
+        found["returns"],
+        clip=case.params["cliprange_value"],
+        factor=1.0,
+        between=True,
     )
     return {
         "loss": 0.5 * aggregate(loss.losses, mask, verl.aggregation(mode_of(case))),
@@ -153,7 +158,8 @@ def weights_of(case: Case, logs: Any, mask: Any, level: str) -> Any:
     if case.get("rollout_is_batch_normalize"):
         used = xp.any(mask, axis=1)
         rows = xp.sum(weights, axis=1) / (count(mask, weights, axis=1) + 1e-8)
-        weights = weights / (masked_mean(weights, mask, eps=1e-8) if level == "token" else masked_mean(rows, used))
+        mean = masked_mean(weights, mask, eps=1e-8) if level == "token" else masked_mean(rows, used)
+        weights = weights / mean if float(mean) > 1e-8 else weights
     return weights
 
 
