@@ -13,6 +13,7 @@ from rollbook.replay.bundle.cohort import read_cohort
 from rollbook.replay.bundle.model import Index
 from rollbook.replay.engine import Watch, replay_cohort
 from rollbook.replay.handover import Handover, Recording, handover
+from rollbook.replay.installed import InstalledKernel
 from rollbook.replay.linked import members, named_by
 from rollbook.replay.locate import Coordinates, coordinates
 from rollbook.replay.result import Divergence, ReplayReport, Verdict, overall
@@ -59,9 +60,11 @@ def replay_chain(
     rollout: int | None = None,
     selection: Selection | None = None,
     watch: Callable[[], Watch | None] = lambda: None,
+    kernels: Sequence[InstalledKernel] = (),
 ) -> ChainReport:
     """Replay the bundles in the folder at `path` (of one rollout, where it is given), or the bundle there and those
-    that it is linked to, in the order of the training. `watch` is asked for a watch of each bundle.
+    that it is linked to, in the order of the training. `watch` is asked for a watch of each bundle; `kernels` are run
+    beside ours.
 
     Raises like `read_cohort`, and `BadInput` where there is none or one names another that is not there.
     """
@@ -85,7 +88,7 @@ def replay_chain(
         if index.identity.actor_step_id is None:
             recording = Recording.of(cohort.bundle_id, cohort.bundles)
             rollouts.append(_Rollout(one.absolute().name, at, recording))
-        links.append(Link(at, handovers, replay_cohort(cohort, selection, watch=watch())))
+        links.append(Link(at, handovers, replay_cohort(cohort, selection, watch=watch(), kernels=kernels)))
     first = next(_divergences(links), None)
     verdict = overall([link.report.verdict for link in links])
     return ChainReport(path, verdict if first is None else Verdict.DIVERGES, tuple(links), first)

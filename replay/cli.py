@@ -17,6 +17,7 @@ from rollbook.replay.chain import replay_chain
 from rollbook.replay.engine import replay_cohort
 from rollbook.replay.html.album import Album
 from rollbook.replay.html.page import Shown
+from rollbook.replay.installed import installed
 from rollbook.replay.jsonreport import chain_json, inspect_json, replay_json, validation_json
 from rollbook.replay.locate import locate, wanted
 from rollbook.replay.report import print_chain, print_inspected, print_replay, print_validation
@@ -105,24 +106,34 @@ def replay_command(
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the answer with pictures as one page, to open offline.")
     ] = None,
+    kernel: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[STAGE=]PACKAGE:FUNCTION",
+            help="Import and run this installed function beside ours, on the same inputs of a stage; repeatable. "
+            "It executes the named code.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Recompute a bundle stage by stage and name the first divergence from what was recorded.
 
     Exits 0 when every stage passed, 1 when one diverges, 2 for a bundle that is refused, 4 when nothing (or not all
-    that the bundle promises) could be verified.
+    that the bundle promises) could be verified. A function of --kernel changes none of these, but one that fails is 2.
     """
     selection = Selection(
         tuple(map(stage_of, stage or ())), tuple(sample or ()), tuple(group or ()), tuple(batch or ())
     )
+    kernels = tuple(map(installed, kernel or ()))
     album = Album(html)
     if chain:
         if step is not None or selection.is_part:
             raise BadInput("--chain takes whole bundles: leave out --step, --sample, --group and --batch")
-        found = replay_chain(bundle, rollout, selection, album.watch)
+        found = replay_chain(bundle, rollout, selection, album.watch, kernels)
         album.write(*(Shown(link.report, link.handovers) for link in found.links))
         _answer(found.verdict, chain_json(found) if as_json else partial(print_chain, found))
-    report = replay_cohort(cohort.read_cohort(locate(bundle, wanted(step, rollout))), selection, watch=album.watch())
+    read = cohort.read_cohort(locate(bundle, wanted(step, rollout)))
+    report = replay_cohort(read, selection, watch=album.watch(), kernels=kernels)
     album.write(Shown(report))
     _answer(report.verdict, replay_json(report) if as_json else partial(print_replay, report))
 

@@ -5,7 +5,7 @@ Pure: a bundle in memory goes in, a report comes out. A recomputed value feeds t
 a recomputed value agrees with the recorded one the latter goes on, so that no rounding adds up on the way.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from rollbook.replay.beside import Bench, Judging
 from rollbook.replay.bundle.bundle import Bundle, Cohort
 from rollbook.replay.bundle.model import Capability, StageId, Tolerance
 from rollbook.replay.compare import compare, settled
 from rollbook.replay.conventional import of_whole_batch
 from rollbook.replay.culprit import find_culprit
+from rollbook.replay.installed import InstalledKernel
 from rollbook.replay.result import (
     Divergence,
     FieldResult,
@@ -60,11 +62,17 @@ Watch = Callable[[Compared], None]
 
 
 def replay_cohort(
-    cohort: Cohort, selection: Selection | None = None, xp: Any = np, watch: Watch | None = None
+    cohort: Cohort,
+    selection: Selection | None = None,
+    xp: Any = np,
+    watch: Watch | None = None,
+    kernels: Sequence[InstalledKernel] = (),
 ) -> ReplayReport:
     """Replay every rank; `xp` is the array library to recompute with (its arrays must convert to numpy). `watch` is
-    shown every comparison as it is made, whose arrays are not kept."""
+    shown every comparison as it is made, whose arrays are not kept. `kernels` are run beside ours, on the same inputs;
+    the verdict is that of ours. Raises `BadInput` for one that fails."""
     selection = selection or Selection()
+    bench = Bench.of(kernels, selection)
     ranks: list[RankResult] = []
     selected: list[int] = []
     for bundle, positions in zip(cohort.bundles, positions_of(cohort.bundles, selection), strict=True):
@@ -73,7 +81,7 @@ def replay_cohort(
         # What overflows diverges, visibly; numpy need not warn about it as well.
         with np.errstate(all="ignore"):
             run = run_of(bundle, positions, xp)
-            stages = tuple(_replay_stage(run, stage, selection, watch) for stage in STAGES.values())
+            stages = tuple(_replay_stage(run, stage, selection, watch, bench) for stage in STAGES.values())
         selected.append(len(run.sample_ids))
         ranks.append(RankResult(bundle.rank, _verdict(bundle, stages, selection), stages))
     return ReplayReport(
@@ -83,21 +91,37 @@ def replay_cohort(
         ranks=tuple(ranks),
         first_divergence=next(_divergences(ranks), None),
         selected_samples=sum(selected) if selection.is_part else None,
+        beside=bench.answers(),
     )
 
 
-def replay_bundle(bundle: Bundle, selection: Selection | None = None, xp: Any = np) -> ReplayReport:
+def replay_bundle(
+    bundle: Bundle, selection: Selection | None = None, xp: Any = np, kernels: Sequence[InstalledKernel] = ()
+) -> ReplayReport:
     """Replay the bundle of one rank."""
-    return replay_cohort(Cohort(Path(bundle.path), bundle.bundle_id, (bundle,)), selection, xp)
+    return replay_cohort(Cohort(Path(bundle.path), bundle.bundle_id, (bundle,)), selection, xp, kernels=kernels)
 
 
-def _replay_stage(run: Run, stage: Stage, selection: Selection, watch: Watch | None) -> StageResult:
+def _replay_stage(run: Run, stage: Stage, selection: Selection, watch: Watch | None, bench: Bench) -> StageResult:
     outcome, reason = _why_not(run, stage, selection)
+    results: Results = {} if outcome is not None else stage.kernel(run.chain)
+
+    @cache
+    def roundings() -> Roundings:
+        return stage.rounding(run.chain, results)
+
+    # Theirs come first of all: what ours leave behind in the chain is no input of the stage.
+    judging = Judging(
+        tolerance=partial(_tolerance, run.bundle, stage),
+        rounding=lambda output: partial(_of, roundings, output.result) if results else (lambda: None),
+    )
     if outcome is not None:
-        return StageResult(stage.id, outcome, reason, ())
-    results = stage.kernel(run.chain)
+        found = StageResult(stage.id, outcome, reason, ())
+        bench.take(run, stage, found, results, judging)
+        return found
+    bench.take(run, stage, StageResult(stage.id, Outcome.PASSED, "", ()), results, judging)
     run.chain.recomputed.update(results)
-    fields = tuple(_compare_outputs(run, stage, results, watch))
+    fields = tuple(_compare_outputs(run, stage, results, judging, watch))
     if not fields:
         return StageResult(stage.id, Outcome.SKIPPED, _OF_ALL, ())
     if all(field.first is None for field in fields):
@@ -137,11 +161,9 @@ def _lacking(run: Run, stage: Stage) -> Iterator[str]:
     yield from (f"{output.field} to compare with" for output in stage.outputs if not run.has(output))
 
 
-def _compare_outputs(run: Run, stage: Stage, results: Results, watch: Watch | None) -> Iterator[FieldResult]:
-    @cache
-    def roundings() -> Roundings:
-        return stage.rounding(run.chain, results)
-
+def _compare_outputs(
+    run: Run, stage: Stage, results: Results, judging: Judging, watch: Watch | None
+) -> Iterator[FieldResult]:
     settling = set(results)
     for output in stage.outputs:
         if output.unit is Unit.SCALAR and run.positions is not None:
@@ -149,7 +171,7 @@ def _compare_outputs(run: Run, stage: Stage, results: Results, watch: Watch | No
         recorded = run.recorded(output)
         if recorded is None:
             continue
-        tolerance, rounding = _tolerance(run.bundle, stage, output), partial(_of, roundings, output.result)
+        tolerance, rounding = judging.tolerance(output), judging.rounding(output)
         result = compare(output, recorded, results[output.result], tolerance, run.sample_ids, run.ends, rounding)
         if watch is not None:
             actual = np.asarray(results[output.result]).reshape(-1).astype(np.float64)

@@ -1,13 +1,23 @@
 """Reports as JSON for programs: strict JSON, ASCII only, so that no id can draw anything where it is printed."""
 
 import json
+from dataclasses import asdict
 from math import isfinite
 from typing import Any
 
 from rollbook.replay.bundle.cohort import Inspected, ValidationReport
 from rollbook.replay.chain import ChainReport
 from rollbook.replay.handover import Handover
-from rollbook.replay.result import Divergence, FieldResult, Point, RankResult, ReplayReport, StageResult
+from rollbook.replay.result import (
+    Beside,
+    Divergence,
+    FieldBeside,
+    FieldResult,
+    Point,
+    RankResult,
+    ReplayReport,
+    StageResult,
+)
 
 
 def validation_json(report: ValidationReport) -> str:
@@ -65,6 +75,35 @@ def _replay(report: ReplayReport) -> dict[str, Any]:
         "selected_samples": report.selected_samples,
         "first_divergence": report.first_divergence and _divergence(report.first_divergence),
         "ranks": [_rank(rank) for rank in report.ranks],
+        "kernels": [_beside(found) for found in report.beside],
+    }
+
+
+def _beside(found: Beside) -> dict[str, Any]:
+    return {
+        "stage": found.stage,
+        "agreement": found.agreement,
+        "installed": asdict(found.code),
+        "adapts": found.adapts and asdict(found.adapts),
+        "recorded": found.recorded and asdict(found.recorded),
+        "ranks": [
+            {
+                "rank": rank.rank,
+                "agreement": rank.agreement,
+                "reason": rank.reason,
+                "fields": [_field_beside(field) for field in rank.fields],
+            }
+            for rank in found.ranks
+        ],
+    }
+
+
+def _field_beside(found: FieldBeside) -> dict[str, Any]:
+    return {
+        "agreement": found.agreement,
+        "ours_agrees": found.ours_agrees,
+        "ours_is_theirs": found.ours_is_theirs,
+        **_field(found.theirs),
     }
 
 

@@ -6,6 +6,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from rollbook.replay.besidetext import details, heading
 from rollbook.replay.bundle.cohort import Inspected, ValidationReport
 from rollbook.replay.bundle.model import Identity
 from rollbook.replay.chain import ChainReport
@@ -22,7 +23,6 @@ _STYLES = {
     Outcome.PASSED: "green",
     Outcome.DIVERGES: "red",
     Outcome.UNSUPPORTED: "yellow",
-    Outcome.LACKING: "yellow",
     Outcome.LACKING: "yellow",
 }
 
@@ -45,6 +45,14 @@ def print_replay(report: ReplayReport, console: Console) -> None:
     if report.first_divergence is not None:
         for line in _divergence_lines(report.first_divergence, ranks=len(report.ranks)):
             _line(console, Text(line))
+    _print_beside(report, console)
+
+
+def _print_beside(report: ReplayReport, console: Console) -> None:
+    for found in report.beside:
+        _line(console, Text(heading(found)))
+        for name, text in details(found):
+            _line(console, Text(f"  {name}: {text}"))
 
 
 def _print_ranks(report: ReplayReport, console: Console) -> None:
@@ -61,6 +69,7 @@ def print_chain(report: ChainReport, console: Console) -> None:
         if not link.handovers and link.at is not None and link.at.step_id >= 0:
             _line(console, Text("no bundle of its rollout before it: what it started from is not compared"))
         _print_ranks(link.report, console)
+        _print_beside(link.report, console)
         _line(console, Text())
     head = Text.assemble(f"{visible(report.path)}: ", (report.verdict, _STYLES[report.verdict]))
     head.append(f", {plural(len(report.links), 'bundle')} in the chain")

@@ -95,8 +95,79 @@ class RankResult:
 
 
 @dataclass(frozen=True, slots=True)
+class InstalledCode:
+    """What code is installed: how it was named and where it is defined, its distribution and version (empty where it
+    is no installed one), its file's name and sha256."""
+
+    name: str
+    defined: str
+    package: str
+    version: str
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCode:
+    """What a bundle says about the code that computed a stage; `convention` is the one it names, else empty."""
+
+    implementation: str
+    contract_version: str
+    convention: str
+    commit: str
+    torch_version: str
+
+
+class Agreement(StrEnum):
+    """Of three numbers, recorded, ours and that of an installed function: which two are one."""
+
+    ALL = "all agree"
+    OURS_DIFFERS = "ours differs"
+    THEIRS_DIFFERS = "installed differs"
+    RECORD_DIFFERS = "record differs"
+    NONE = "all differ"
+    REPRODUCED = "reproduced"
+    NOT_REPRODUCED = "not reproduced"
+    NOT_COMPARED = "not compared"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldBeside:
+    """One output of an installed function: held against the record, and whether ours agrees with the record and with
+    theirs; None where no kernel of ours computes it."""
+
+    theirs: FieldResult
+    ours_agrees: bool | None
+    ours_is_theirs: bool | None
+    agreement: Agreement
+
+
+@dataclass(frozen=True, slots=True)
+class RankBeside:
+    """An installed function on one rank; `reason` says why nothing was compared."""
+
+    rank: int
+    agreement: Agreement
+    reason: str
+    fields: tuple[FieldBeside, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """An installed function beside our kernel of a stage, over all ranks."""
+
+    stage: StageId
+    code: InstalledCode
+    adapts: InstalledCode | None
+    recorded: RecordedCode | None
+    agreement: Agreement
+    ranks: tuple[RankBeside, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """The answer for a bundle, all its ranks together."""
+    """The answer for a bundle, all its ranks together. `beside` is what installed functions say, where some were named;
+    the verdict is never theirs."""
 
     path: Path
     bundle_id: str
@@ -104,6 +175,7 @@ class ReplayReport:
     ranks: tuple[RankResult, ...]
     first_divergence: Divergence | None
     selected_samples: int | None
+    beside: tuple[Beside, ...] = ()
 
 
 def overall(verdicts: Sequence[Verdict]) -> Verdict:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from rollbook.replay.besidetext import details, heading
 from rollbook.replay.handover import Handover
 from rollbook.replay.html.figures import distribution, error_map, errors, script
 from rollbook.replay.html.pictures import Picture
-from rollbook.replay.result import Divergence, Outcome, RankResult, ReplayReport, Verdict
+from rollbook.replay.result import Beside, Divergence, Outcome, RankResult, ReplayReport, Verdict
 from rollbook.replay.stage import Unit
 from rollbook.replay.stages import STAGES
 from rollbook.replay.text import plural, visible
@@ -119,6 +120,7 @@ def _bundle(shown: Shown, pictures: Sequence[Picture]) -> Iterator[str]:
     for rank in report.ranks:
         name = f" of rank {rank.rank}" if len(report.ranks) > 1 else ""
         yield f"<h2>Stages{name}</h2>\n{_stages(rank)}"
+    yield from map(_beside, report.beside)
     yield from _scalars([picture for picture in pictures if picture.single is not None])
     # What the bundle holds of itself is worth a picture only where it contradicts itself.
     drawn = (one for one in pictures if one.cells and (one.differs or not STAGES[one.stage].structural))
@@ -144,6 +146,13 @@ def _first(first: Divergence, ranks: int, title: str, actual: str = "recomputed"
     rows = "".join(f"<tr><th>{name}</th><td class='text'>{escape(value)}</td></tr>" for name, value in place)
     reason = f"<p>{_text(first.reason, 2_000)}</p>" if first.reason else ""
     return f"<div class='first'><h3>{title}</h3><table>{rows}</table>{reason}</div>\n"
+
+
+def _beside(found: Beside) -> str:
+    rows = "".join(
+        f"<tr><th>{name}</th><td class='text'>{_text(text, 2_000)}</td></tr>" for name, text in details(found)
+    )
+    return f"<h2>{_text(heading(found), 1_000)}</h2>\n<table>{rows}</table>\n"
 
 
 def _stages(rank: RankResult) -> str:
