@@ -84,7 +84,7 @@ def kl(case: Case) -> Outputs:
         if "log_probs_old" in found:
             ratio = xp.exp(found["log_probs"] - found["log_probs_old"])
             gradient = gradient * constant(xp.clip(ratio, None, MOST_RATIO))
-        estimate_of = constant(estimate_of) + (gradient - constant(gradient))
+        estimate_of = constant(estimate_of) + gradient - constant(gradient)
     return {"kl": estimate_of}
 
 
