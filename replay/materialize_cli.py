@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,19 +13,25 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from rollbook.infra.settings import Settings
+from rollbook.replay.bundle.model import Redaction
+from rollbook.replay.bundle.redaction import DEFAULT_REDACTION, Redactor, check_policy
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.replay.history.ranges import parse_range
 from rollbook.replay.history.source import LogSource
 from rollbook.replay.materialize.commits import Watch
+from rollbook.replay.materialize.form import BundleFormat, Form
 from rollbook.replay.materialize.materialize import Wanted, materialize
-from rollbook.replay.materialize.report import MEANING, MaterializeReport, Problem
+from rollbook.replay.materialize.report import MEANING, MaterializeReport, Problem, Written
 from rollbook.replay.text import plural, visible
 from rollbook.schemas.errors import AnswerNo, BadInput
 
 app = typer.Typer(help="Write the updates of an offset range as bundles.")
 
 
-@app.command("materialize", epilog="Example: rollbook materialize lifecycle:0:0-5000 --out bundles")
+@app.command(
+    "materialize",
+    epilog="Example: rollbook materialize lifecycle:0:0-5000 --out bundles && rollbook replay bundles --chain",
+)
 def materialize_command(
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Folder for the bundles; made where it does not exist.")
@@ -40,29 +46,68 @@ def materialize_command(
     ] = None,
     run: Annotated[str | None, typer.Option("--run", help="Instead of a range: all of this run.")] = None,
     update: Annotated[str | None, typer.Option("--update", help="With --run: only this update.")] = None,
+    bundle_format: Annotated[
+        BundleFormat,
+        typer.Option("--format", help="1.0.0: for readers that know no other, the bundles of the steps alone."),
+    ] = BundleFormat.V1_1,
+    redact: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="default|FIELD=HOW",
+            help="Redact labels, paths, addresses and secrets, and a field by hash, truncate or drop; repeatable.",
+        ),
+    ] = None,
 ) -> None:
-    """Write a bundle of format 1.0.0 for each optimizer step of the updates committed in a range of the log.
+    """Write the updates committed in a range of the log as bundles: one of each update, linked to one of each of its
+    optimizer steps, so that `rollbook replay --chain DIR` finds the first divergence over all of them.
 
     What lies before or after the range (trajectories, rewards, recordings) is found from there. Beside each bundle
-    BUNDLE.provenance.json names every record that it was made from. The same step gives the same bytes each time.
+    BUNDLE.provenance.json names every record that it was made from. The same update gives the same bytes each time, so
+    that a call which was cut short can be made again: what is there stays.
 
-    Exits 0 when every committed update was written, 1 when one could not be (each with the reason) or none was found.
+    Exits 0 when every committed update is there, 1 when one could not be written (each with the reason) or none was
+    found.
     """
     if update is not None and run is None:
         raise BadInput("--update goes with --run, since a range may hold updates of several runs: add --run RUN")
     if (offset_range is None) == (run is None):
         raise BadInput("say what to materialize: either a RANGE such as lifecycle:0:0-5000, or --run RUN")
+    form = Form(bundle_format, redactor_of(redact) if redact else None)
     settings = Settings.from_env()
     _check_folder(out)
-    with KafkaLog(settings) as log:
-        wanted = _wanted(log, settings, offset_range, run, update)
-        with _progress() as watch:
-            report = materialize(log, wanted, out, watch)
+    written: list[Written] = []
+    try:
+        with KafkaLog(settings) as log:
+            wanted = _wanted(log, settings, offset_range, run, update)
+            with _progress() as watch:
+                report = materialize(log, wanted, out, watch, form=form, told=written.append)
+    except BaseException:
+        _print_cut_short(written)
+        raise
     _print(report)
     if not report.updates:
         raise AnswerNo(f"{_what(wanted)}: no committed update is there{_undecided(report)}")
     if not report.complete:
         raise typer.Exit(1)
+
+
+def redactor_of(wanted: Sequence[str]) -> Redactor:
+    """The default policy with the fields that are named on top of it. Raises BadInput."""
+    policy = dict(DEFAULT_REDACTION)
+    for text in wanted:
+        if text == "default":
+            continue
+        name, _, how = text.partition("=")
+        try:
+            policy[name] = Redaction(how)
+        except ValueError:
+            hows = ", ".join(Redaction)
+            raise BadInput(
+                f"--redact '{visible(text)}' says nothing to be done: give `default`, or FIELD=HOW with one of {hows}"
+            ) from None
+    for problem in check_policy(policy):
+        raise BadInput(f"--redact: {problem.what}: {problem.remedy}")
+    return Redactor(policy)
 
 
 def _wanted(log: LogSource, settings: Settings, text: str | None, run: str | None, update: str | None) -> Wanted:
@@ -87,20 +132,36 @@ def _check_folder(out: Path) -> None:
 
 def _print(report: MaterializeReport) -> None:
     """The bundles on stdout, one path a line; everything else on stderr. Ids are data and never draw lines."""
-    for written in report.written:
-        print(visible(written.path, limit=4096))
+    _print_paths(report.written)
+    for problem in report.without_update:
+        print(_line("the steps alone are written", problem), file=sys.stderr)
     for problem in report.problems:
-        print(_line(problem), file=sys.stderr)
+        print(_line("not written", problem), file=sys.stderr)
     failed = len({(problem.run_id, problem.update_id) for problem in report.problems})
-    bundles = plural(len(report.written), "bundle")
-    summary = f"{plural(report.updates, 'committed update')}, {bundles} written, {failed} not written"
+    there = sum(written.was_there for written in report.written)
+    bundles = plural(len(report.written) - there, "bundle")
+    already = f", {plural(there, 'bundle')} there before" if there else ""
+    summary = f"{plural(report.updates, 'committed update')}, {bundles} written{already}, {failed} not written"
     print(f"{summary}{_undecided(report)}", file=sys.stderr)
 
 
-def _line(problem: Problem) -> str:
+def _print_paths(bundles: Iterable[Written]) -> None:
+    for written in bundles:
+        print(visible(written.path, limit=4096))
+
+
+def _print_cut_short(bundles: Sequence[Written]) -> None:
+    """What is on disk although the call ends with an error: it stays, and the next call goes on from it."""
+    if bundles:
+        _print_paths(bundles)
+        told = f"cut short after {plural(len(bundles), 'bundle')}, which stay; the same call again goes on from them"
+        print(told, file=sys.stderr)
+
+
+def _line(what: str, problem: Problem) -> str:
     step = "" if problem.step_id is None else f" step {problem.step_id}"
     where = f"{visible(problem.run_id)} update {visible(problem.update_id)}{step}"
-    return f"not written: {where}: {problem.reason}: {MEANING[problem.reason]} {visible(problem.what, limit=1000)}"
+    return f"{what}: {where}: {problem.reason}: {MEANING[problem.reason]} {visible(problem.what, limit=1000)}"
 
 
 def _what(wanted: Wanted) -> str:

@@ -23,8 +23,7 @@ from rollbook.infra.demo.progress import Display
 from rollbook.infra.demo.topics import last_freshness, watch_again
 from rollbook.infra.settings import Settings
 from rollbook.producers import current_epoch
-from rollbook.replay.bundle.cohort import read_cohort
-from rollbook.replay.engine import replay_cohort
+from rollbook.replay.chain import replay_chain
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.replay.materialize.materialize import Wanted, materialize
 from rollbook.replay.materialize.report import NotWritten
@@ -55,6 +54,9 @@ class DemoResult:
     figures: Figures
     freshness: FreshnessSnapshot | None
     bundles: tuple[Replayed, ...]
+    """Of the optimizer steps."""
+    update_bundles: tuple[Replayed, ...]
+    """Of whole updates: each with its steps, as a chain."""
     undone: tuple[str, ...]
     """Updates without bundles because a roll-back undid them."""
     not_written: tuple[str, ...]
@@ -71,7 +73,8 @@ class DemoResult:
             not self.not_written
             and len(self.undone) == self.figures.updates.get("rolled_back", 0)
             and len(self.bundles) == self.figures.steps
-            and all(bundle.verdict is Verdict.PASSED for bundle in self.bundles)
+            and len(self.update_bundles) == self.figures.updates.get("committed", 0)
+            and all(bundle.verdict is Verdict.PASSED for bundle in (*self.bundles, *self.update_bundles))
         )
 
     @property
@@ -209,10 +212,15 @@ def _look_back(plan: Plan, folder: RunFolder, cluster: Cluster, display: Display
         freshness = last_freshness(log, settings, run_id)
         folder.bundles.mkdir()
         report = materialize(log, Wanted.of_run(run_id, log, settings), folder.bundles)
-    bundles = []
+    bundles, updates = [], []
     for written in report.written:
-        bundles.append(Replayed(written.path, replay_cohort(read_cohort(written.path)).verdict))
-        display.replayed()
+        if written.step_id is not None:
+            continue
+        found = replay_chain(written.path)
+        updates.append(Replayed(written.path, found.verdict))
+        for link in found.links[1:]:
+            bundles.append(Replayed(link.report.path, link.report.verdict))
+            display.replayed()
     return DemoResult(
         plan=plan,
         folder=folder,
@@ -221,6 +229,7 @@ def _look_back(plan: Plan, folder: RunFolder, cluster: Cluster, display: Display
         trained_again=count.roll_backs.trained_again,
         freshness=freshness,
         bundles=tuple(bundles),
+        update_bundles=tuple(updates),
         undone=tuple(dict.fromkeys(p.update_id for p in report.problems if p.reason is NotWritten.ROLLED_BACK)),
         not_written=tuple(
             f"update {problem.update_id}: {problem.reason.value}: {problem.what}"

@@ -30,6 +30,9 @@ def _summary(result: DemoResult) -> dict[str, Any]:
             "margin": EVAL_MARGIN,
         },
         "bundles": [{"path": str(bundle.path), "verdict": bundle.verdict.value} for bundle in result.bundles],
+        "update_bundles": [
+            {"path": str(bundle.path), "verdict": bundle.verdict.value} for bundle in result.update_bundles
+        ],
         "undone": list(result.undone),
         "not_written": list(result.not_written),
     }

@@ -55,8 +55,8 @@ def further(result: DemoResult) -> list[str]:
     commands += [f"rollbook {what} --run {run}" for what in ("ledger", "freshness", "decisions")]
     if result.trained_again is not None:
         commands.append(f"rollbook explain {result.trained_again} --run {run}")
-    if result.bundles:
-        commands.append(f"rollbook replay {shlex.quote(_shown(result.bundles[-1].path))}")
+    if result.update_bundles:
+        commands.append(f"rollbook replay --chain {shlex.quote(_shown(result.update_bundles[-1].path))}")
     if cluster.is_embedded:
         commands.append(f"rollbook broker stop --data-dir {broker}")
     return commands

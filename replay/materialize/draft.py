@@ -1,7 +1,6 @@
-"""One optimizer step as a bundle of format 1.0.0: built from the log, completed from the recording. Pure."""
+"""One optimizer step as a bundle: built from the log, completed from the recording. Pure."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import fsum
 
 import numpy as np
@@ -28,8 +27,9 @@ from rollbook.replay.bundle.problems import problems_of
 from rollbook.replay.bundle.tensorfile import Tensor
 from rollbook.replay.materialize.checks import RankStep, Row
 from rollbook.replay.materialize.evidence import Recording
+from rollbook.replay.materialize.membership import Membership
 from rollbook.replay.materialize.report import CannotWrite, NotWritten
-from rollbook.replay.stages import STAGES
+from rollbook.replay.stages import ROLLOUT_LEVEL, STAGES
 from rollbook.schemas.digests import digest_of_digests, floats_of, mask_of
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.payload import ArrayName
@@ -54,26 +54,30 @@ _SUM_ATOL, _SUM_RTOL = 1e-6, 1e-5
 _MAX_LINEAGE = 4096
 
 
-def drafts_of(bundle_id: str, ranks: Sequence[RankStep]) -> dict[int, Draft]:
+def drafts_of(bundle_id: str, ranks: Sequence[RankStep], membership: Membership) -> dict[int, Draft]:
     """The drafts of a step, by rank, whose recordings do not contradict the log. Raises CannotWrite."""
     drafts: dict[int, Draft] = {}
     for found in ranks:
         try:
-            drafts[found.rank] = _draft_of(bundle_id, found, ranks)
+            drafts[found.rank] = _draft_of(bundle_id, found, ranks, membership)
         except ValidationError as error:
             problems = (f"{found.recording.place}: {problem}" for problem in problems_of(INDEX, error))
             raise CannotWrite(NotWritten.NOT_REPRESENTABLE, *problems) from None
     return drafts
 
 
-def _draft_of(bundle_id: str, of_rank: RankStep, ranks: Sequence[RankStep]) -> Draft:
+def _draft_of(bundle_id: str, of_rank: RankStep, ranks: Sequence[RankStep], membership: Membership) -> Draft:
     recording, rows, step = of_rank.recording, of_rank.rows, of_rank.recording.step
+    groups = groups_of(ranks)
+    absent = membership.absent(step.cohorts, [row.row for row in rows], groups)
     index = Index(
         bundle_id=bundle_id,
         identity=_identity(recording, rows),
-        samples=_samples(rows, _groups(ranks)),
+        samples=_samples(rows, groups),
         config=_config(recording),
+        cohort=absent,
     )
+    is_part = membership.is_part([row.row for row in rows], absent or (), groups, step.config.n_samples_per_prompt)
     raw = {member.trajectory_id: member.raw_reward for cohort in step.cohorts for member in cohort.members}
     tensors = _token_tensors(recording, rows)
     return Draft(
@@ -89,16 +93,16 @@ def _draft_of(bundle_id: str, of_rank: RankStep, ranks: Sequence[RankStep]) -> D
             loss=_loss(recording),
         ),
         tensors=tensors,
-        contracts=tuple(_contracts(index, of_rank, ranks, tensors)),
+        contracts=contracts_of(index, tensors, is_remote=is_remote(rows), is_part=is_part),
         terms=_row_terms(recording),
         rank=step.rank,
         expected_ranks=tuple(found.rank for found in ranks),
     )
 
 
-def _groups(ranks: Sequence[RankStep]) -> dict[str, int]:
-    """The groups of the whole step, numbered: a group that several ranks share has one number in all of them."""
-    names = _unique(row.row.group_id for found in ranks for row in found.rows)
+def groups_of(ranks: Sequence[RankStep]) -> dict[str, int]:
+    """The groups of all these ranks, numbered: a group that several of them share has one number in all of them."""
+    names = unique(row.row.group_id for found in ranks for row in found.rows)
     return {name: index for index, name in enumerate(names)}
 
 
@@ -128,23 +132,25 @@ def _identity(recording: Recording, rows: Sequence[Row]) -> Identity:
     step = recording.step
     used = {row.row.trajectory_id for row in rows}
     generated = [row.trajectory.generated.record for row in rows]
-    spans = (span for record in generated for segment in record.segments for span in segment.spans)
-    policies = {span.policy for span in spans if span.policy is not None}
     cohorts = [cohort for cohort in step.cohorts if any(member.trajectory_id in used for member in cohort.members)]
     return Identity(
         actor_step_id=ActorStepId(rollout_id=step.rollout_id, step_id=step.step_id),
         rollout_id=None,
-        rollout_partition_ids=_unique(record.provenance.rollout_partition_id for record in generated),
+        rollout_partition_ids=unique(record.provenance.rollout_partition_id for record in generated),
         consumer_batch_ids=(step.consumer_batch_id,),
-        micro_batch_ids=_unique(row.row.micro_batch_id for row in rows),
-        semantic_group_ids=_unique(row.row.group_id for row in rows),
-        normalization_cohort_ids=_unique(cohort.cohort_id for cohort in cohorts),
-        weight_lineage=WeightLineage(rollout_weight=_lineage(policies), actor_weight=_name(step.policy)),
+        micro_batch_ids=unique(row.row.micro_batch_id for row in rows),
+        semantic_group_ids=unique(row.row.group_id for row in rows),
+        normalization_cohort_ids=unique(cohort.cohort_id for cohort in cohorts),
+        weight_lineage=WeightLineage(rollout_weight=lineage_of(rows), actor_weight=_name(step.policy)),
         rank=World(dp=step.world.dp, tp=step.world.tp, pp=step.world.pp, cp=step.world.cp),
     )
 
 
-def _lineage(policies: set[PolicyRef]) -> str:
+def lineage_of(rows: Sequence[Row]) -> str:
+    """The policies that generated the rows."""
+    generated = (row.trajectory.generated.record for row in rows)
+    spans = (span for record in generated for segment in record.segments for span in segment.spans)
+    policies = {span.policy for span in spans if span.policy is not None}
     names = [_name(policy) for policy in sorted(policies, key=lambda ref: (ref.version, ref.artifact_hash))]
     text = ", ".join(names)
     return text if len(text) <= _MAX_LINEAGE else f"{len(names)} policies, sha256 {digest_of_digests(names)}"
@@ -243,31 +249,27 @@ def _loss(recording: Recording) -> PolicyLoss:
     return PolicyLoss(**{name: results[name] for name in _SCALARS})
 
 
-def _contracts(
-    index: Index, of_rank: RankStep, ranks: Sequence[RankStep], tensors: Mapping[str, Tensor]
-) -> Iterator[StageContract]:
+def contracts_of(
+    index: Index, tensors: Mapping[str, Tensor], *, is_remote: bool, is_part: bool
+) -> tuple[StageContract, ...]:
     """What a reader is promised: to recompute what a kernel exists for. A remote reward nobody can run again, a group
-    of which a rank has a part only nobody can normalise there, and where kl_coef is 0 a trainer need not have written
-    down that kl is 0."""
-    recorded_only = {
-        StageId.REWARD_RAW: any(row.trajectory.reward.record.remote for row in of_rank.rows),
-        StageId.REWARD_POST_PROCESS: _has_parts(of_rank, ranks),
-    }
+    of which only a part is there nobody can normalise, and where kl_coef is 0 a trainer need not have written down that
+    kl is 0."""
+    recorded_only = {StageId.REWARD_RAW: is_remote, StageId.REWARD_POST_PROCESS: is_part}
+    found = []
     for stage in _STAGES:
-        if stage is StageId.ADVANTAGE_KL and ArrayName.KL.value not in tensors:
+        left_out = stage is StageId.ADVANTAGE_KL and ArrayName.KL.value not in tensors
+        if left_out or (index.identity.actor_step_id is None and stage not in ROLLOUT_LEVEL):
             continue
         only = recorded_only.get(stage, False) or STAGES[stage].refuses(index) is not None
-        yield StageContract(stage=stage, capability=Capability.RECORDED_ONLY if only else Capability.RECOMPUTE)
+        found.append(StageContract(stage=stage, capability=Capability.RECORDED_ONLY if only else Capability.RECOMPUTE))
+    return tuple(found)
 
 
-def _has_parts(of_rank: RankStep, ranks: Sequence[RankStep]) -> bool:
-    """Whether a rank has a part of a group that is whole over all ranks."""
-    size = of_rank.recording.step.config.n_samples_per_prompt
-    here = Counter(row.row.group_id for row in of_rank.rows)
-    rows = {(row.row.group_id, row.row.trajectory_id, row.row.segment) for found in ranks for row in found.rows}
-    everywhere = Counter(group_id for group_id, _, _ in rows)
-    return any(count < size == everywhere[group_id] for group_id, count in here.items())
+def is_remote(rows: Iterable[Row]) -> bool:
+    """Whether a service gave any of the rewards."""
+    return any(row.trajectory.reward.record.remote for row in rows)
 
 
-def _unique(names: Iterator[str]) -> tuple[str, ...]:
+def unique(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))

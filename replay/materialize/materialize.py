@@ -1,42 +1,29 @@
 """Materialize: the committed updates of an offset range as bundles on disk."""
 
-import os
-import secrets
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from rollbook.infra.settings import Settings, Topic
-from rollbook.replay.bundle.drafts import Draft
-from rollbook.replay.bundle.layout import leftover_name
-from rollbook.replay.bundle.model import ActorStepId
-from rollbook.replay.bundle.problems import BadBundle
-from rollbook.replay.bundle.writer import write_bundle, write_cohort
 from rollbook.replay.history.decisions import DecisionLog
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import LogSource
-from rollbook.replay.materialize.checks import RankStep, Row, contradictions, rank_step
+from rollbook.replay.materialize.assemble import Assembled, Assembler, Ready
 from rollbook.replay.materialize.commits import CommittedUpdate, Watch, find_committed
-from rollbook.replay.materialize.draft import drafts_of
-from rollbook.replay.materialize.evidence import Recording, UpdateEvidence
+from rollbook.replay.materialize.evidence import UpdateEvidence
+from rollbook.replay.materialize.form import Form
 from rollbook.replay.materialize.gather import Gatherer
-from rollbook.replay.materialize.naming import bundle_id_of
-from rollbook.replay.materialize.provenance import (
-    Provenance,
-    UsedPayload,
-    UsedRecord,
-    provenance_path,
-    write_provenance,
-)
+from rollbook.replay.materialize.provenance import provenance_path
+from rollbook.replay.materialize.publish import Published, publish
 from rollbook.replay.materialize.report import CannotWrite, MaterializeReport, NotWritten, Problem, Written
-from rollbook.replay.text import visible
-from rollbook.schemas.errors import BadInput, EnvironmentFault
+from rollbook.schemas.errors import BadInput
 from rollbook.schemas.partition import partition_of
-from rollbook.schemas.records.update import CommitStep
 
 _MAX_WHATS = 20
 """How many contradictions of one update are told."""
+
+Told = Callable[[Written], None]
+"""Told of each bundle once it is on disk, also where something ends the range later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +51,20 @@ class Wanted:
         return cls(OffsetRange(topic, partition), settings.topic(Topic.DECISIONS), run_id, update_id)
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """One step, checked and ready to be written. `drafts`: by rank."""
-
-    drafts: Mapping[int, Draft]
-    provenance: Provenance
-
-    @property
-    def bundle_id(self) -> str:
-        return self.provenance.bundle_id
-
-
-def materialize(log: LogSource, wanted: Wanted, out: Path, watch: Watch = lambda *_: None) -> MaterializeReport:
+def materialize(
+    log: LogSource,
+    wanted: Wanted,
+    out: Path,
+    watch: Watch = lambda *_: None,
+    *,
+    form: Form = Form(),  # noqa: B008
+    told: Told = lambda _: None,
+) -> MaterializeReport:
     """Write the bundles of the wanted updates below `out`: an update's bundles all or none.
 
-    The same step gives the same bytes, whatever the range, whenever it is written. What cannot be written is in the
-    report with its reason. Raises OutOfRange for a range that is not to be had, EnvironmentFault when broker or disk do
-    not play along.
+    The same update gives the same bytes, whatever the range, whenever it is written: what an earlier call wrote is left
+    as it is, and what it did not get to is added. What cannot be written is in the report with its reason. Raises
+    OutOfRange for a range that is not to be had, EnvironmentFault when broker or disk do not play along.
     """
     partition = wanted.lifecycle.partition
     within = wanted.lifecycle.within(log.bounds(wanted.lifecycle.topic, partition))
@@ -90,14 +73,22 @@ def materialize(log: LogSource, wanted: Wanted, out: Path, watch: Watch = lambda
     gatherer = Gatherer(log, wanted.lifecycle.topic, decisions)
     written: list[Written] = []
     problems: list[Problem] = []
+    without_update: list[Problem] = []
     for count, update in enumerate(found.updates):
         watch("updates", count, len(found.updates))
         try:
-            written += _write(out, update, _steps(out, update, gatherer.gather(update)))
+            bundles, why_not = _write(out, update, gatherer.gather(update), form)
         except CannotWrite as cannot:
             problems += _problems(update, cannot)
+            continue
+        for bundle in bundles:
+            told(bundle)
+        written += bundles
+        without_update += _problems(update, why_not) if why_not is not None else ()
     watch("updates", len(found.updates), len(found.updates))
-    return MaterializeReport(len(found.updates), tuple(written), tuple(problems), found.undecided)
+    return MaterializeReport(
+        len(found.updates), tuple(written), tuple(problems), found.undecided, tuple(without_update)
+    )
 
 
 def _problems(update: CommittedUpdate, cannot: CannotWrite) -> Iterator[Problem]:
@@ -107,100 +98,38 @@ def _problems(update: CommittedUpdate, cannot: CannotWrite) -> Iterator[Problem]
         yield Problem(update.run_id, update.update_id, cannot.step_id, cannot.reason, f"and {more} more")
 
 
-def _steps(out: Path, update: CommittedUpdate, evidence: UpdateEvidence) -> list[_Step]:
-    steps = []
-    for step, recordings in zip(evidence.commit.record.steps, evidence.recordings, strict=True):
-        bundle_id = bundle_id_of(update.run_id, update.update_id, step.rollout_id, step.step_id)
-        if os.path.lexists(out / bundle_id):
-            raise CannotWrite(NotWritten.EXISTS, f"{out / bundle_id} exists: give another --out", step_id=step.step_id)
-        steps.append(_step(bundle_id, step, recordings, evidence))
-    return steps
-
-
-def _step(bundle_id: str, step: CommitStep, recordings: Sequence[Recording], evidence: UpdateEvidence) -> _Step:
-    ranks = [rank_step(recording, evidence.trajectories) for recording in recordings]
-    wrong = list(contradictions(ranks, step, evidence.commit.place))
-    if wrong:
-        raise CannotWrite(NotWritten.DISAGREEMENT, *wrong, step_id=step.step_id)
+def _write(
+    out: Path, update: CommittedUpdate, evidence: UpdateEvidence, form: Form
+) -> tuple[list[Written], CannotWrite | None]:
+    """The bundles, and why the update has none of its own. What the format refuses of the update alone costs the steps
+    no more than their link to it."""
+    if not evidence.commit.record.steps:
+        return [], None
+    assembler = Assembler(evidence, form)
+    assembled = assembler.assemble()
     try:
-        drafts = drafts_of(bundle_id, ranks)
+        return _published(out, update, assembled), assembled.without_update
     except CannotWrite as cannot:
-        raise CannotWrite(cannot.reason, *cannot.whats, step_id=step.step_id) from None
-    provenance = Provenance(
-        bundle_id=bundle_id,
-        run_id=evidence.commit.record.header.run_id,
-        update_id=evidence.commit.record.update_id,
-        actor_step_id=ActorStepId(rollout_id=step.rollout_id, step_id=step.step_id),
-        ranks=tuple(drafts),
-        records=_records(evidence, [row for found in ranks for row in found.rows]),
-        payloads=_payloads(ranks),
-    )
-    return _Step(drafts, provenance)
+        if cannot.reason is not NotWritten.NOT_REPRESENTABLE or cannot.step_id is not None or assembled.update is None:
+            raise
+        return _published(out, update, assembler.assemble(with_update=False)), cannot
 
 
-def _records(evidence: UpdateEvidence, rows: Sequence[Row]) -> tuple[UsedRecord, ...]:
-    facts = [fact.used for row in rows for fact in (row.trajectory.generated, row.trajectory.reward)]
-    by_offset = {used.position.offset: used for used in (*evidence.records, *facts)}
-    return tuple(by_offset[offset] for offset in sorted(by_offset))
+def _published(out: Path, update: CommittedUpdate, assembled: Assembled) -> list[Written]:
+    pairs = zip(assembled.all, publish(out, assembled.all), strict=True)
+    return [_written(update, bundle, published) for bundle, published in pairs]
 
 
-def _payloads(ranks: Sequence[RankStep]) -> tuple[UsedPayload, ...]:
-    """The recordings, then the segments of their rows; what several ranks used is named once."""
-    segments = [row.trajectory.segments[row.row.segment].used for found in ranks for row in found.rows]
-    used = [found.recording.used for found in ranks] + [segment for segment in segments if segment is not None]
-    return tuple({(one.record_type, one.chunks): one for one in used}.values())
-
-
-def _write(out: Path, update: CommittedUpdate, steps: list[_Step]) -> list[Written]:
-    """Everything into a hidden folder first, so that a step which the format refuses takes the others with it."""
-    if not steps:
-        return []
-    staging = out / leftover_name(steps[0].bundle_id, secrets.token_hex(8))
-    try:
-        for step in steps:
-            _stage(staging, step)
-        written = [_publish(staging, out, update, step) for step in steps]
-        _sync(out)
-    except OSError as error:
-        raise EnvironmentFault(f"cannot write into {visible(out)}: {error.strerror}; check disk and folder") from None
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-    return written
-
-
-def _stage(staging: Path, step: _Step) -> None:
-    target = staging / step.bundle_id
-    try:
-        if len(step.drafts) == 1:
-            write_bundle(target, *step.drafts.values())
-        else:
-            write_cohort(target, step.drafts)
-    except BadInput as refused:
-        whats = tuple(map(str, refused.problems)) if isinstance(refused, BadBundle) else (str(refused),)
-        raise CannotWrite(NotWritten.NOT_REPRESENTABLE, *whats, step_id=step.provenance.actor_step_id.step_id) from None
-    write_provenance(provenance_path(target), step.provenance)
-
-
-def _publish(staging: Path, out: Path, update: CommittedUpdate, step: _Step) -> Written:
-    """The provenance first: a bundle is never seen without it."""
-    identity, bundle_id = step.provenance.actor_step_id, step.bundle_id
-    target = out / bundle_id
-    provenance_path(staging / bundle_id).replace(provenance_path(target))
-    (staging / bundle_id).rename(target)
+def _written(update: CommittedUpdate, bundle: Ready, published: Published) -> Written:
+    index = next(iter(bundle.drafts.values())).index
+    step, rollout_id = index.identity.actor_step_id, index.identity.rollout_id
     return Written(
         run_id=update.run_id,
         update_id=update.update_id,
-        rollout_id=identity.rollout_id,
-        step_id=identity.step_id,
-        path=target,
-        provenance=provenance_path(target),
-        samples=sum(len(draft.index.samples) for draft in step.drafts.values()),
+        rollout_id=step.rollout_id if step is not None else rollout_id or 0,
+        step_id=bundle.step_id,
+        path=published.path,
+        provenance=provenance_path(published.path),
+        samples=sum(len(draft.index.samples) for draft in bundle.drafts.values()),
+        was_there=published.was_there,
     )
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -1,6 +1,6 @@
 """`<bundle>.provenance.json`: every record of the log that a bundle was made from, so that it can be looked up again.
 
-It depends on the step alone, not on the range that was asked for: the same step has the same bytes in every range.
+It depends on the bundle alone, not on the range that was asked for: the same step has the same bytes in every range.
 """
 
 import os
@@ -55,13 +55,14 @@ class UsedPayload(Record):
 
 
 class Provenance(Record):
-    """Everything that one bundle, of all its ranks, was made from, each in the order of the log."""
+    """Everything that one bundle, of all its ranks, was made from, each in the order of the log. Without an
+    `actor_step_id` it is of an update."""
 
     provenance_version: Text = PROVENANCE_VERSION
     bundle_id: Id
     run_id: Id
     update_id: Id
-    actor_step_id: ActorStepId
+    actor_step_id: ActorStepId | None
     ranks: Many[Count]
     records: Many[UsedRecord]
     payloads: Many[UsedPayload]

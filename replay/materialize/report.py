@@ -31,8 +31,8 @@ MEANING: dict[NotWritten, str] = {
     NotWritten.PAYLOAD_CORRUPT: "A payload is not what its reference describes.",
     NotWritten.INCOMPLETE_RECORDING: "The trainer did not record something that a bundle needs.",
     NotWritten.DISAGREEMENT: "Log and recording contradict each other.",
-    NotWritten.NOT_REPRESENTABLE: "Format 1.0.0 has no way to say it.",
-    NotWritten.EXISTS: "The target exists already; bundles are never overwritten.",
+    NotWritten.NOT_REPRESENTABLE: "The format has no way to say it.",
+    NotWritten.EXISTS: "Another bundle has its name; bundles are never overwritten.",
 }
 """What each reason means; the reference page is generated from it."""
 
@@ -50,28 +50,37 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One bundle, whole and on disk, with its provenance beside it. `samples` is the number of all its ranks'."""
+    """One bundle, whole and on disk, with its provenance beside it. `step_id` None: of the update. `samples` is the
+    number of all its ranks'. `was_there`: an earlier call wrote the same bytes."""
 
     run_id: str
     update_id: str
     rollout_id: int
-    step_id: int
+    step_id: int | None
     path: Path
     provenance: Path
     samples: int
+    was_there: bool
 
 
 @dataclass(frozen=True, slots=True)
 class MaterializeReport:
-    """The answer for a range. An update with a problem has no bundle at all.
+    """The answer for a range; `written` in the order of the training. An update with a problem has no bundle at all.
 
     `undecided`: lifecycle offsets of the range whose decisions were not there yet, so that nothing is known of them.
+    `without_update`: why updates whose steps are written have no bundle of their own.
     """
 
     updates: int
     written: tuple[Written, ...]
     problems: tuple[Problem, ...]
     undecided: Bounds | None
+    without_update: tuple[Problem, ...] = ()
+
+    @property
+    def steps(self) -> tuple[Written, ...]:
+        """The bundles of optimizer steps alone."""
+        return tuple(written for written in self.written if written.step_id is not None)
 
     @property
     def complete(self) -> bool:

@@ -6,15 +6,18 @@ from rollbook.replay.bundle.bundle import Bundle
 from rollbook.replay.bundle.cohort import read_bundle, validate
 from rollbook.replay.engine import replay_bundle
 from rollbook.replay.history.ranges import parse_range
+from rollbook.replay.materialize.form import BundleFormat, Form
 from rollbook.replay.materialize.materialize import Wanted, materialize
 from rollbook.replay.materialize.report import MaterializeReport
 from rollbook.replay.result import Verdict
 from rollbook.tests.replay.story import SETTINGS, Story
 
+STEPS_ALONE = Form(BundleFormat.V1_0)
 
-def write(story: Story, out: Path, text: str = "lifecycle:0:-") -> MaterializeReport:
+
+def write(story: Story, out: Path, text: str = "lifecycle:0:-", form: Form = Form()) -> MaterializeReport:  # noqa: B008
     """Materialize an offset range."""
-    return materialize(story.log, Wanted.of_range(parse_range(text, SETTINGS), SETTINGS), out)
+    return materialize(story.log, Wanted.of_range(parse_range(text, SETTINGS), SETTINGS), out, form=form)
 
 
 def write_run(story: Story, out: Path, run_id: str, update_id: str | None = None) -> MaterializeReport:

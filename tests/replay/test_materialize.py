@@ -18,14 +18,14 @@ def story() -> Story:
     return Story().opened()
 
 
-def test_each_optimizer_step_becomes_a_bundle_that_validates_and_replays(story: Story, tmp_path: Path) -> None:
+def test_each_update_and_each_of_its_steps_becomes_a_bundle_that_replays(story: Story, tmp_path: Path) -> None:
     a, b, c = story.group("a"), story.group("b", worker="worker-1"), story.group("c", (0.25, 0.75))
     story.update("u0", [a, b])
     story.update("u1", [[*c]])
     report = write(story, tmp_path)
     assert report.complete
     assert report.updates == 2
-    names = ["run-a-uu0-r3-s0", "run-a-uu0-r3-s1", "run-a-uu1-r3-s0"]
+    names = ["run-a-uu0-r3", "run-a-uu0-r3-s0", "run-a-uu0-r3-s1", "run-a-uu1-r3", "run-a-uu1-r3-s0"]
     assert [written.path.name for written in report.written] == names
     assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == names
     for written in report.written:
@@ -35,7 +35,7 @@ def test_each_optimizer_step_becomes_a_bundle_that_validates_and_replays(story: 
 def test_the_index_says_what_the_log_says(story: Story, tmp_path: Path) -> None:
     a, b = story.group("a", (1.0, 0.5)), story.group("b", worker="worker-1")
     story.update("u0", [[*a, *b]])
-    bundle = passing(write(story, tmp_path).written[0].path)
+    bundle = passing(write(story, tmp_path).steps[0].path)
     samples = bundle.index.samples
     assert [sample.sample_id for sample in samples] == [*a, *b]
     assert [sample.raw_reward for sample in samples] == [1.0, 0.5, 1.0, 0.0]
@@ -60,7 +60,7 @@ def test_any_range_that_holds_the_commit_gives_the_same_bytes(story: Story, tmp_
     write(story, tmp_path / "all")
     write(story, tmp_path / "again")
     one = write(story, tmp_path / "one", f"lifecycle:0:{commit}-{commit + 1}")
-    assert [written.update_id for written in one.written] == ["u1"]
+    assert [written.update_id for written in one.steps] == ["u1"]
     everything = tree(tmp_path / "all")
     assert tree(tmp_path / "again") == everything
     assert tree(tmp_path / "one") == {name: data for name, data in everything.items() if "-uu1-" in name}
@@ -80,13 +80,13 @@ def test_seals_are_found_before_and_after_the_commit(story: Story, tmp_path: Pat
     story.seal("after", [story.recording("after", 0, b)])
     report = write(story, tmp_path, f"lifecycle:0:{first}-{last + 1}")
     assert report.complete
-    assert len(report.written) == 2
+    assert len(report.steps) == 2
 
 
 def test_a_row_refused_for_drift_stays_in_its_group_with_a_zero_loss_mask(story: Story, tmp_path: Path) -> None:
     a = story.group("a", (1.0, 0.25))
     story.update("u0", [a], drifted=[a[1]])
-    bundle = passing(write(story, tmp_path).written[0].path)
+    bundle = passing(write(story, tmp_path).steps[0].path)
     refused = bundle.index.samples[1]
     assert refused.sample_id == a[1]
     assert not any(refused.loss_mask)
@@ -105,7 +105,7 @@ def test_a_refusal_is_found_in_a_part_before_the_reservation_of_all_that_was_tra
     story.seal("u0", [story.recording("u0", 0, a, masked=[a[1]])])
     report = write(story, tmp_path)
     assert report.complete
-    passing(report.written[0].path)
+    passing(report.steps[0].path)
 
 
 def test_a_row_that_the_commit_dropped_may_stay_with_a_zero_loss_mask(story: Story, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_row_that_the_commit_dropped_may_stay_with_a_zero_loss_mask(story: Sto
     story.start("u0")
     story.commit("u0", [[a[0]]], dropped=[a[1]])
     story.seal("u0", [story.recording("u0", 0, a, masked=[a[1]])])
-    bundle = passing(write(story, tmp_path).written[0].path)
+    bundle = passing(write(story, tmp_path).steps[0].path)
     assert [any(sample.loss_mask) for sample in bundle.index.samples] == [True, False]
 
 
@@ -124,15 +124,15 @@ def test_a_run_is_told_from_another_in_its_partition(story: Story, tmp_path: Pat
         told.group("g")
     for told in (story, other):
         told.update("same-id", [["g.0", "g.1"]])
-    assert [written.run_id for written in write_run(story, tmp_path / "b", "run-b").written] == ["run-b"]
-    assert len(write(story, tmp_path / "both").written) == 2
+    assert [written.run_id for written in write_run(story, tmp_path / "b", "run-b").steps] == ["run-b"]
+    assert len(write(story, tmp_path / "both").steps) == 2
     assert write_run(story, tmp_path / "none", "run-b", "other").updates == 0
 
 
 def test_a_remote_reward_is_not_promised_to_be_recomputable(tmp_path: Path) -> None:
     story = Story(remote_rewards=True).opened()
     story.update("u0", [story.group("a")])
-    contracts = passing(write(story, tmp_path).written[0].path).manifest.stage_contracts
+    contracts = passing(write(story, tmp_path).steps[0].path).manifest.stage_contracts
     assert contracts[StageId.REWARD_RAW].capability is Capability.RECORDED_ONLY
     assert contracts[StageId.REWARD_POST_PROCESS].capability is Capability.RECOMPUTE
 
@@ -140,7 +140,7 @@ def test_a_remote_reward_is_not_promised_to_be_recomputable(tmp_path: Path) -> N
 def test_a_run_without_payloads_is_held_against_its_spans(tmp_path: Path) -> None:
     story = Story(keep_payloads=False).opened()
     story.update("u0", [story.group("a")])
-    passing(write(story, tmp_path).written[0].path)
+    passing(write(story, tmp_path).steps[0].path)
 
 
 def test_an_update_that_trained_on_nothing_has_no_bundle(story: Story, tmp_path: Path) -> None:
@@ -150,13 +150,13 @@ def test_an_update_that_trained_on_nothing_has_no_bundle(story: Story, tmp_path:
     story.commit("u0", [], expected_ranks=[])
     report = write(story, tmp_path)
     assert report.complete
-    assert (report.updates, report.written) == (1, ())
+    assert (report.updates, report.steps) == (1, ())
 
 
 def test_the_provenance_names_every_record_with_the_digest_that_it_has_there(story: Story, tmp_path: Path) -> None:
     a, b = story.group("a"), story.group("b")
     story.update("u0", [a, b])
-    written = write(story, tmp_path).written[1]
+    written = write(story, tmp_path).steps[1]
     provenance = parse("provenance", written.provenance.read_bytes(), Provenance)
     found = [used.record_type for used in provenance.records]
     of_update = ["Reserve", "Admit", "UpdateStarted", "Commit", "RecordingSealed"]
@@ -184,7 +184,7 @@ def test_what_is_not_decided_yet_is_said(story: Story, tmp_path: Path) -> None:
     report = write(story, tmp_path)
     assert report.undecided is not None
     assert (report.undecided.first, report.undecided.end) == (end, end + 1)
-    assert len(report.written) == 1
+    assert len(report.steps) == 1
 
 
 def test_a_late_update_is_found_without_reading_the_log_before_it(story: Story, tmp_path: Path) -> None:
@@ -211,13 +211,13 @@ def test_in_observe_mode_a_commit_is_a_fact_whatever_came_before_it(told: tuple[
     story.seal("u0", [story.recording("u0", 0, [*a, *b])])
     report = write(story, tmp_path)
     assert report.complete
-    passing(report.written[0].path)
+    passing(report.steps[0].path)
 
 
 def test_one_step_may_take_the_rows_of_another_again(story: Story, tmp_path: Path) -> None:
     a = story.group("a")
     story.update("u0", [a, a, a])
     report = write(story, tmp_path)
-    assert [written.step_id for written in report.written] == [0, 1, 2]
-    first, *others = (passing(written.path) for written in report.written)
+    assert [written.step_id for written in report.steps] == [0, 1, 2]
+    first, *others = (passing(written.path) for written in report.steps)
     assert all(other.index.samples == first.index.samples for other in others)

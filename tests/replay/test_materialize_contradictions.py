@@ -161,7 +161,7 @@ def test_a_planted_contradiction_is_told_and_nothing_of_its_update_is_written(
     assert "\n" not in told
     for text in texts:
         assert text in told
-    assert report.written == ()
+    assert report.steps == ()
     assert tree(tmp_path) == {}
 
 
@@ -179,7 +179,7 @@ def test_padding_is_left_out(tmp_path: Path) -> None:
     a = story.group("a")
     story.update("plain", [a])
     story.update("padded", [story.group("b")], plant=with_padding())
-    plain, padded = write(story, tmp_path).written
+    plain, padded = write(story, tmp_path).steps
     assert (plain.samples, padded.samples) == (2, 2)
 
 
@@ -188,7 +188,7 @@ def test_padding_is_left_out(tmp_path: Path) -> None:
 def test_what_is_masked_may_hold_anything(tmp_path: Path, name: ArrayName, value: float) -> None:
     story = Story().opened()
     story.update("u0", [story.group("a")], plant=token(name, 2, value))
-    (written,) = write(story, tmp_path).written
+    (written,) = write(story, tmp_path).steps
     bundle = passing(written.path)
     expected = bundle.index.samples[0].reward if name is ArrayName.ADVANTAGES else 0
     assert bundle.tensors[name.value][2] == np.float32(expected)

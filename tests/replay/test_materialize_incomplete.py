@@ -1,17 +1,22 @@
 """What cannot be complete is told with its reason, and does not keep the other updates from being written."""
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import OutOfRange
-from rollbook.replay.materialize.materialize import Wanted
-from rollbook.replay.materialize.report import MEANING, NotWritten
+from rollbook.replay.materialize.commits import CommittedUpdate
+from rollbook.replay.materialize.evidence import UpdateEvidence
+from rollbook.replay.materialize.gather import Gatherer
+from rollbook.replay.materialize.materialize import Wanted, materialize
+from rollbook.replay.materialize.report import MEANING, NotWritten, Written
 from rollbook.schemas.codec import encode
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.schemas.records.payload import StepRecording
-from rollbook.tests.replay.materialized import passing, problem, tree, write, write_run
+from rollbook.tests.replay.materialized import STEPS_ALONE, passing, problem, tree, write, write_run
 from rollbook.tests.replay.story import DECISIONS, LIFECYCLE, PAYLOADS, SETTINGS, Story
 
 
@@ -94,7 +99,7 @@ def test_the_others_are_written(story: Story, tmp_path: Path) -> None:
     committed(story, "bad", story.group("b"))
     story.update("better", [story.group("c")])
     report = write(story, tmp_path)
-    assert [written.update_id for written in report.written] == ["good", "better"]
+    assert [written.update_id for written in report.steps] == ["good", "better"]
     assert [found.update_id for found in report.problems] == ["bad"]
 
 
@@ -113,20 +118,132 @@ def _size_three(recording: StepRecording) -> StepRecording:
     return recording.model_copy(update={"config": recording.config.model_copy(update={"n_samples_per_prompt": 3})})
 
 
-def test_a_bundle_that_exists_is_not_overwritten(story: Story, tmp_path: Path) -> None:
-    story.update("u0", [story.group("a")])
-    (path,) = (written.path for written in write(story, tmp_path).written)
+def test_the_same_call_again_leaves_what_is_there(story: Story, tmp_path: Path) -> None:
+    a = story.group("a")
+    story.update("u0", [a, a])
+    assert [written.was_there for written in write(story, tmp_path).written] == [False] * 3
     before = tree(tmp_path)
-    found = problem(write(story, tmp_path))
-    assert found.startswith(f"u0 step 0 exists: {path} exists")
+    again = write(story, tmp_path)
+    assert again.complete
+    assert [written.was_there for written in again.written] == [True] * 3
     assert tree(tmp_path) == before
-    passing(path)
+
+
+@pytest.mark.parametrize("gone", ["run-a-uu0-r3", "run-a-uu0-r3-s0", "run-a-uu0-r3-s1"])
+def test_what_a_crash_kept_from_being_written_is_added(story: Story, tmp_path: Path, gone: str) -> None:
+    a = story.group("a")
+    story.update("u0", [a, a])
+    write(story, tmp_path)
+    before = tree(tmp_path)
+    shutil.rmtree(tmp_path / gone)
+    report = write(story, tmp_path)
+    assert [written.path.name for written in report.written if not written.was_there] == [gone]
+    assert tree(tmp_path) == before
+
+
+def test_a_provenance_that_was_not_copied_along_is_added(story: Story, tmp_path: Path) -> None:
+    story.update("u0", [story.group("a")])
+    before = write(story, tmp_path) and tree(tmp_path)
+    (tmp_path / "run-a-uu0-r3-s0.provenance.json").unlink()
+    assert write(story, tmp_path).complete
+    assert tree(tmp_path) == before
+
+
+def changed_payload(path: Path) -> None:
+    (path / "payloads" / "kl.pt").write_bytes(b"changed")
+
+
+def changed_provenance(path: Path) -> None:
+    path.with_name(f"{path.name}.provenance.json").write_text("{}")
+
+
+def one_more_file(path: Path) -> None:
+    (path / "notes.txt").touch()
+
+
+def a_link_to_the_same(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+
+
+def a_file(path: Path) -> None:
+    shutil.rmtree(path)
+    path.write_text("mine")
+
+
+@pytest.mark.parametrize("change", [changed_payload, changed_provenance, one_more_file, a_link_to_the_same, a_file])
+def test_another_bundle_of_the_name_is_not_overwritten(
+    story: Story, tmp_path: Path, change: Callable[[Path], None]
+) -> None:
+    a = story.group("a")
+    story.update("u0", [a, a])
+    story.update("u1", [story.group("b")])
+    path = next(written.path for written in write(story, tmp_path).steps)
+    change(path)
+    shutil.rmtree(tmp_path / "run-a-uu0-r3-s1")
+    before = tree(tmp_path)
+    report = write(story, tmp_path)
+    assert problem(report).startswith(f"u0 step 0 exists: {path} exists and is not what would be written")
+    assert {written.update_id for written in report.written} == {"u1"}
+    assert tree(tmp_path) == before
+
+
+def test_the_other_format_is_another_bundle(story: Story, tmp_path: Path) -> None:
+    story.update("u0", [story.group("a")])
+    write(story, tmp_path, form=STEPS_ALONE)
+    assert "u0 step 0 exists" in problem(write(story, tmp_path))
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_bundle_that_someone_else_writes_meanwhile(
+    story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same: bool
+) -> None:
+    """After everything was compared, and before it is renamed."""
+    story.update("u0", [story.group("a")])
+    story.update("u1", [story.group("b")])
+    write(story, tmp_path / "other")
+    name = "run-a-uu0-r3-s0"
+    if not same:
+        one_more_file(tmp_path / "other" / name)
+    out, rename = tmp_path / "out", Path.rename
+
+    def late(path: Path, target: Path) -> Path:
+        if target == out / name:
+            shutil.copytree(tmp_path / "other" / name, target)
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", late)
+    report = write(story, out)
+    assert [found.reason for found in report.problems] == ([] if same else [NotWritten.EXISTS])
+    assert {written.update_id for written in report.written} == ({"u0", "u1"} if same else {"u1"})
+    assert (out / name / "notes.txt").exists() is not same
+
+
+def test_what_was_written_before_the_log_failed_is_told(
+    story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story.update("u0", [story.group("a")])
+    story.update("u1", [story.group("b")])
+    gather = Gatherer.gather
+
+    def failing(gatherer: Gatherer, update: CommittedUpdate) -> UpdateEvidence:
+        if update.update_id == "u1":
+            raise EnvironmentFault("no Kafka broker answers")
+        return gather(gatherer, update)
+
+    monkeypatch.setattr(Gatherer, "gather", failing)
+    told: list[Written] = []
+    wanted = Wanted.of_run("run-a", story.log, SETTINGS)
+    with pytest.raises(EnvironmentFault, match="no Kafka broker answers"):
+        materialize(story.log, wanted, tmp_path, told=told.append)
+    assert [(written.update_id, written.step_id) for written in told] == [("u0", None), ("u0", 0)]
+    assert all(passing(written.path) for written in told)
 
 
 def test_a_leftover_provenance_is_replaced(story: Story, tmp_path: Path) -> None:
     story.update("u0", [story.group("a")])
     (tmp_path / "run-a-uu0-r3-s0.provenance.json").write_text("{}")
-    (written,) = write(story, tmp_path).written
+    (written,) = write(story, tmp_path).steps
     assert len(written.provenance.read_bytes()) > 100
 
 

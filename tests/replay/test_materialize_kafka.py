@@ -12,6 +12,10 @@ from rollbook.infra.broker.ports import free_port
 from rollbook.infra.cli import run as rollbook
 from rollbook.infra.settings import Settings, Topic
 from rollbook.replay.history.kafka import KafkaLog
+from rollbook.replay.materialize.commits import CommittedUpdate
+from rollbook.replay.materialize.evidence import UpdateEvidence
+from rollbook.replay.materialize.gather import Gatherer
+from rollbook.schemas.errors import EnvironmentFault
 from rollbook.schemas.partition import partition_of
 from rollbook.tests.conftest import PARTITIONS
 from rollbook.tests.producers.world import processor, world
@@ -44,14 +48,35 @@ def test_a_run_becomes_bundles_that_validate_and_replay(
     assert rollbook(["materialize", "--run", trained.run_id, "--out", str(tmp_path)]) == 0
     told = capsys.readouterr()
     paths = [Path(line) for line in told.out.splitlines()]
-    names = [f"{trained.run_id}-u{update}-r{n}-s{step}" for n, update in enumerate(trained.updates) for step in (0, 1)]
-    assert [path.name for path in paths] == names
-    assert "2 committed updates, 4 bundles written, 0 not written" in told.err
+    updates = [f"{trained.run_id}-u{update}-r{n}" for n, update in enumerate(trained.updates)]
+    assert [path.name for path in paths] == [f"{update}{of}" for update in updates for of in ("", "-s0", "-s1")]
+    assert "2 committed updates, 6 bundles written, 0 not written" in told.err
     bundles = [passing(path) for path in paths]
-    masked = [s.sample_id for bundle in bundles for s in bundle.index.samples if not any(s.loss_mask)]
+    masked = [
+        s.sample_id
+        for bundle in bundles
+        if bundle.index.identity.actor_step_id
+        for s in bundle.index.samples
+        if not any(s.loss_mask)
+    ]
     assert masked == [trained.refused]
     assert rollbook(["validate", str(paths[0])]) == 0
-    assert rollbook(["replay", str(paths[0])]) == 0
+    assert rollbook(["replay", str(paths[1])]) == 0
+    assert rollbook(["replay", "--chain", str(tmp_path)]) == 0
+    capsys.readouterr()
+    assert rollbook(["materialize", "--run", trained.run_id, "--out", str(tmp_path)]) == 0
+    again = capsys.readouterr()
+    assert again.out == told.out
+    assert "2 committed updates, 0 bundles written, 6 bundles there before, 0 not written" in again.err
+
+
+def test_other_readers_get_the_steps_alone(
+    trained: TrainedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert rollbook(["materialize", "--run", trained.run_id, "--format", "1.0.0", "--out", str(tmp_path)]) == 0
+    paths = [Path(line) for line in capsys.readouterr().out.splitlines()]
+    assert [path.name[-3:] for path in paths] == ["-s0", "-s1"] * 2
+    assert {passing(path).manifest.format_version for path in paths} == {"1.0.0"}
 
 
 def test_a_range_after_everything_but_the_commit_gives_the_same_bytes(trained: TrainedRun, tmp_path: Path) -> None:
@@ -69,17 +94,36 @@ def test_a_range_after_everything_but_the_commit_gives_the_same_bytes(trained: T
     assert len(last) == len(everything) // 2
 
 
-def test_what_exists_is_refused_and_the_rest_written(
+def test_what_is_another_bundle_is_refused_and_the_rest_written(
     trained: TrainedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["materialize", "--run", trained.run_id, "--out", str(tmp_path)]
     assert rollbook(arguments) == 0
+    (changed,) = tmp_path.glob(f"*-u{trained.updates[1]}-*-s0")
+    (changed / "notes.txt").touch()
     everything = tree(tmp_path)
     for path in tmp_path.glob(f"*-u{trained.updates[0]}-*-s?"):
         shutil.rmtree(path)
     assert rollbook(arguments) == 1
     assert f"update {trained.updates[1]} step 0: exists" in capsys.readouterr().err
     assert tree(tmp_path) == everything
+
+
+def test_what_was_written_before_the_broker_failed_is_listed(
+    trained: TrainedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gather = Gatherer.gather
+
+    def failing(gatherer: Gatherer, update: CommittedUpdate) -> UpdateEvidence:
+        if update.update_id == trained.updates[1]:
+            raise EnvironmentFault("no Kafka broker answers")
+        return gather(gatherer, update)
+
+    monkeypatch.setattr(Gatherer, "gather", failing)
+    assert rollbook(["materialize", "--run", trained.run_id, "--out", str(tmp_path)]) == 3
+    told = capsys.readouterr()
+    assert [Path(line).name[-3:] for line in told.out.splitlines()] == ["-r0", "-s0", "-s1"]
+    assert told.err.splitlines()[0] == "cut short after 3 bundles, which stay; the same call again goes on from them"
 
 
 @pytest.mark.parametrize(
@@ -89,6 +133,13 @@ def test_what_exists_is_refused_and_the_rest_written(
         (["lifecycle:{p}:0-99999"], 2, "offset 99998 is beyond the end; to be had are offsets 0 to"),
         (["lifecycle:7:-"], 2, "lifecycle:7 does not exist"),
         (["decisions:0:-"], 2, "updates are committed on"),
+        (["lifecycle:0:-", "--redact", "sample_id"], 2, "--redact 'sample_id' says nothing to be done: give `default`"),
+        (
+            ["lifecycle:0:-", "--redact", "title=hash"],
+            2,
+            "--redact: 'title' is no field that can be redacted: name one",
+        ),
+        (["lifecycle:0:-", "--format", "2"], 2, "'2' is not one of '1.0.0', '1.1.0'"),
         (["lifecycle"], 2, "is not an offset range"),
         ([], 2, "either a RANGE such as lifecycle:0:0-5000, or --run RUN"),
         (["lifecycle:0:-", "--run", "r"], 2, "either a RANGE such as lifecycle:0:0-5000, or --run RUN"),

@@ -45,7 +45,7 @@ def test_a_start_from_a_checkpoint_leaves_what_the_checkpoint_contains(story: St
     start = story.start_learner("after-u0")
     story.update("u2", [c])
     report = write(story, tmp_path)
-    assert [written.update_id for written in report.written] == ["u0", "u2"]
+    assert [written.update_id for written in report.steps] == ["u0", "u2"]
     assert problem(report).startswith(f"u1 rolled_back: undone by {DECISIONS}:0@")
     assert start.mass_changes[0].count == 1
 

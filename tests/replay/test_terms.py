@@ -27,7 +27,7 @@ def bundle(tmp_path: Path) -> Path:
     """As materialize writes it: two groups, each with its rows' terms."""
     story = Story().opened()
     story.update("u0", [[*story.group("a"), *story.group("b", (0.25, 0.75))]])
-    return write(story, tmp_path / "out").written[0].path
+    return write(story, tmp_path / "out").steps[0].path
 
 
 def test_a_reader_that_knows_the_format_alone_finds_the_format_alone(bundle: Path) -> None:
