@@ -26,9 +26,22 @@ _ROUNDED = (
     "much; normalise in float64"
 )
 _TERMS_AGREE = "every sample's own terms agree: the scalar is wrong"
+_NAMED_TERMS_AGREE = (
+    "every sample's own terms, masked means, agree: the scalar is wrong, or what the named convention divides by "
+    "(its reduction, conventions.whole_batch)"
+)
 _COHORT = "groups have members that were not consumed: no single raw reward is looked for"
 _NOT_BY_GROUP = "its convention does not measure a group by itself: which raw reward is wrong cannot be told"
 _NAMED_LOSS = "which token it is cannot be told: the loss of a named convention is not inverted"
+_NAMED_VALUE = "which token it is cannot be told: new_values, values or returns of this sample"
+_VALUE_TERMS_AGREE = (
+    "every sample's own terms agree: the scalar is wrong, or what it was divided by (the convention's reduction, "
+    "whole_batch)"
+)
+_VALUE_SCALARS_ONLY = (
+    "the bundle records scalars only for this stage, which do not tell the sample: record each row's terms "
+    "(value_loss, value_clipfrac)"
+)
 _FLOAT32_RESOLUTION = 1e-6
 _MAX_NAMED = 5
 
@@ -45,11 +58,26 @@ def find_culprit(run: Run, stage: StageId, fields: tuple[FieldResult, ...]) -> t
             return _of_named_rewards(run, stage, field, field.first)
         return _of_rewards(run, stage, field, field.first)
     if stage is StageId.LOSS_POLICY:
-        traced = any(found.unit is not Unit.SCALAR for found in fields)
+        traced = _is_traced(run, field)
         if names_loss(config):
             return field.first, _of_named_loss(field, traced=traced)
         return _of_loss(run, field, field.first, traced=traced)
+    if stage is StageId.LOSS_VALUE:
+        return field.first, _of_value_loss(field, traced=_is_traced(run, field))
     return field.first, ""
+
+
+def _is_traced(run: Run, field: FieldResult) -> bool:
+    """Whether each sample's own share of a scalar is recorded, so that they can be told to agree."""
+    names = ("pg_loss", "entropy_loss") if field.field == "loss" else (field.field,)
+    return all(name in run.bundle.terms for name in names)
+
+
+def _of_value_loss(field: FieldResult, *, traced: bool) -> str:
+    """What is known of a critic's loss: a square does not tell which of its token's three values is wrong."""
+    if field.unit is not Unit.SCALAR:
+        return _NAMED_VALUE
+    return _VALUE_TERMS_AGREE if traced else _VALUE_SCALARS_ONLY
 
 
 def _of_named_rewards(run: Run, stage: StageId, field: FieldResult, first: Point) -> tuple[Point, str]:
@@ -75,7 +103,7 @@ def _of_named_loss(field: FieldResult, *, traced: bool) -> str:
     """What is known of a loss under a named convention, whose formulas are not inverted."""
     if field.unit is not Unit.SCALAR:
         return _NAMED_LOSS
-    return _TERMS_AGREE if traced else f"{_NAMED_LOSS}; {_SCALARS_ONLY}"
+    return _NAMED_TERMS_AGREE if traced else f"{_NAMED_LOSS}; {_SCALARS_ONLY}"
 
 
 def _of_rewards(run: Run, stage: StageId, field: FieldResult, first: Point) -> tuple[Point, str]:

@@ -75,5 +75,18 @@ FORMULAS: Mapping[StageId, Formula] = {
         "scalars: 2 float32 steps of the sum of the absolute terms; clipped fractions: the tokens whose ratio lies "
         "within 8 float32 steps of a bound",
     ),
-    StageId.LOSS_VALUE: Formula("The critic's loss. Known, so that a bundle may name it; never a divergence."),
+    StageId.LOSS_VALUE: Formula(
+        "The critic's loss, in format 1.1.0 under the convention that the bundle names in "
+        "`config.conventions.value_loss`: framework, version and name say distance and reduction. Without it the stage "
+        "may be named and is never a divergence.",
+        (
+            "V = new_values, W = values, R = returns",
+            "d(x) = x^2 / 2, or Huber's with delta 10",
+            "l[t] = max(d(V - R), d(W + clamp(V - W, -clip, clip) - R)); without clip d(V - R)",
+            "clipped[t] = second > first",
+            "value_loss = reduction of l over the tokens that count",
+            "value_clipfrac = share of the tokens that count that are clipped",
+        ),
+        (_PPO, "clipped values: Engstrom et al. 2020, arXiv:2005.12729, section 3", "reductions: docs/kernels.md"),
+    ),
 }

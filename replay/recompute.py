@@ -118,8 +118,3 @@ def loss_rounding(chain: Chain, results: Results) -> Roundings:
         "pg_clipfrac": sums["pg_clipfrac"] + clipped.sum(),
         "sample_pg_clipfrac": clipped,
     }
-
-
-def nothing(_: Chain) -> Results:
-    """Of a stage that has no kernel."""
-    return {}

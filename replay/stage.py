@@ -45,6 +45,10 @@ def _always(_: Config) -> bool:
     return True
 
 
+def _known(_: Config) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Input:
     """Something that a stage reads; `when` says in words what `needed` asks of the config."""
@@ -83,7 +87,8 @@ class Stage:
     """One line of the table. `refuses` says why a config or topology is outside what the kernel computes, or None;
     `rounding` says of results how far a float32 trainer's may be off; `tolerance` holds where the bundle states none; a
     structural stage checks the bundle against itself, which verifies nothing that the trainer computed;
-    `recorded_only` is why a bundle may promise no more than what was recorded."""
+    `recorded_only` is why a bundle may promise no more than what was recorded; `unknown` says why a config is of a
+    format that does not have the stage, or None."""
 
     id: StageId
     version: str
@@ -97,6 +102,7 @@ class Stage:
     scope: Scope = Scope.SAMPLE
     structural: bool = False
     recorded_only: str = ""
+    unknown: Callable[[Config], str | None] = _known
 
     def payloads(self, config: Config) -> tuple[str, ...]:
         """The tensors it needs under a config."""

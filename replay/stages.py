@@ -6,7 +6,7 @@ here; a new stage, payload or output is a line in it. The pages' formulas are in
 
 from collections.abc import Mapping
 
-from rollbook.replay import conventional, recompute, topologies
+from rollbook.replay import conventional, criticloss, recompute, topologies
 from rollbook.replay.bundle.model import Capability, Config, Sample, StageId
 from rollbook.replay.stage import EXACT, Input, Origin, Output, Scope, Stage, Unit
 
@@ -91,8 +91,18 @@ STAGES: Mapping[StageId, Stage] = {
             recompute.policy_terms, topologies.loss, recompute.loss_rounding, scope=Scope.COHORT,
         ),
         Stage(
-            StageId.LOSS_VALUE, "v1", Capability.UNSUPPORTED, (), (), recompute.nothing,
-            lambda _: "not part of format 1.0.0", scope=Scope.COHORT,
+            StageId.LOSS_VALUE, "v1", Capability.RECOMPUTE,
+            (*_tensors("new_values"),
+             Input("values", Origin.PAYLOAD, criticloss.is_clipped, "the value loss is clipped"),
+             Input("returns", Origin.PAYLOAD), Input("returns", Origin.CHAIN),
+             *_index("loss_mask", "response_length"), *_config("conventions.value_loss")),
+            (_term("value_loss"), _term("value_clipfrac"),
+             Output("value_loss", Unit.SCALAR, "value_loss",
+                    expected=lambda found: found.loss_value.value_loss if found.loss_value else None),
+             Output("value_clipfrac", Unit.SCALAR, "value_clipfrac", optional=True,
+                    expected=lambda found: found.loss_value.value_clipfrac if found.loss_value else None)),
+            criticloss.value_terms, topologies.value_loss, scope=Scope.COHORT,
+            unknown=criticloss.unnamed,
         ),
     )
 }  # fmt: skip
@@ -106,6 +116,7 @@ TOKEN_PAYLOADS = (
     "ref_log_probs",
     "entropy",
     "values",
+    "new_values",
     "rollout_log_probs",
     *(output.payload for stage in STAGES.values() for output in stage.outputs if output.payload),
 )

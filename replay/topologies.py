@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from rollbook.replay import conventional
+from rollbook.replay import conventional, criticloss
 from rollbook.replay.bundle.model import Index
 from rollbook.replay.kernels.kl import ESTIMATORS
 from rollbook.replay.text import visible
@@ -73,6 +73,11 @@ def loss(index: Index) -> str | None:
     if conventional.names_loss(index.config):
         return conventional.unknown_loss(index) or context_parallel(index)
     return estimator_of_whole_rows(index)
+
+
+def value_loss(index: Index) -> str | None:
+    """What critics' losses are refused for."""
+    return criticloss.unnamed(index.config) or criticloss.unknown(index) or context_parallel(index)
 
 
 def grouping(index: Index) -> str | None:

@@ -11,6 +11,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from rollbook.replay.bundle.arrays import ArrayLike, floats, number, numbers
+from rollbook.replay.bundle.convention import ValueLoss
 from rollbook.replay.bundle.drafts import Draft, check_draft
 from rollbook.replay.bundle.model import (
     EXPECTED,
@@ -89,8 +90,9 @@ class BundleWriter:
 
     def payload(self, name: str, tensor: ArrayLike) -> None:
         """A tensor of the response tokens of all samples in index order (old_log_probs, log_probs, ref_log_probs,
-        entropy, kl, advantages, returns, values, rollout_log_probs): numpy or torch, any float width, written as
-        float32. Of a context-parallel shard those tokens that this rank holds, of each sample in their order."""
+        entropy, kl, advantages, returns, values, new_values, rollout_log_probs): numpy or torch, any float width,
+        written as float32. Of a context-parallel shard those tokens that this rank holds, of each sample in their
+        order."""
         self._once(name, self._tensors, "payloads")
         self._tensors[name] = self._made_of(f"payloads.{name}", MANIFEST, floats, tensor)
 
@@ -105,16 +107,19 @@ class BundleWriter:
         raw_rewards: ArrayLike | None = None,
         rewards: ArrayLike | None = None,
         loss: Mapping[str, ArrayLike] | None = None,
+        value_loss: Mapping[str, ArrayLike] | None = None,
     ) -> None:
-        """What the trainer computed, apart from the tensors. `loss`: loss, pg_loss, entropy_loss, pg_clipfrac, ppo_kl.
-        Raises `BadBundle` for what no bundle can hold."""
+        """What the trainer computed, apart from the tensors. `loss`: loss, pg_loss, entropy_loss, pg_clipfrac, ppo_kl;
+        `value_loss`: value_loss, and value_clipfrac where it is known. Raises `BadBundle` for what no bundle can
+        hold."""
         try:
             self._draft = replace(
                 self._draft,
                 expected=Expected.of(
                     raw_rewards=None if raw_rewards is None else tuple(self._expected("raw_rewards", raw_rewards)),
                     rewards=None if rewards is None else tuple(self._expected("rewards", rewards)),
-                    loss=None if loss is None else PolicyLoss(**self._scalars(loss)),
+                    loss=None if loss is None else PolicyLoss(**self._scalars("loss.policy", loss)),
+                    value_loss=None if value_loss is None else ValueLoss(**self._scalars("loss.value", value_loss)),
                 ),
             )
         except ValidationError as error:
@@ -154,8 +159,8 @@ class BundleWriter:
     def _expected(self, name: str, values: ArrayLike) -> list[float]:
         return self._made_of(name, EXPECTED, numbers, values)
 
-    def _scalars(self, loss: Mapping[str, ArrayLike]) -> dict[str, float]:
-        return {name: self._made_of(f"loss.policy.{name}", EXPECTED, number, value) for name, value in loss.items()}
+    def _scalars(self, stage: str, loss: Mapping[str, ArrayLike]) -> dict[str, float]:
+        return {name: self._made_of(f"{stage}.{name}", EXPECTED, number, value) for name, value in loss.items()}
 
     def _made_of(self, name: str, file: str, made: Callable[[ArrayLike], T], values: ArrayLike) -> T:
         """What a library says of values that are no numbers is told with the field's name, and without the values."""

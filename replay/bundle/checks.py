@@ -41,7 +41,7 @@ _ID_LISTS = (
 def check_metadata(manifest: Manifest, index: Index, expected: Expected) -> Iterator[Problem]:
     """Every contradiction within and between the three JSON files."""
     yield from _identity(manifest, index)
-    yield from _version(manifest, index)
+    yield from _version(manifest, index, expected)
     yield from _links(index)
     yield from _membership(index)
     yield from check_layout(index)
@@ -88,15 +88,21 @@ def _identity(manifest: Manifest, index: Index) -> Iterator[Problem]:
             yield Problem(INDEX, f"identity.{field}", f"'{visible(twice)}' twice", "list each id once")
 
 
-def format_of(index: Index) -> FormatVersion:
-    """The oldest format that holds it."""
-    return "1.1.0" if any(index.added()) else "1.0.0"
+def format_of(index: Index, expected: Expected) -> FormatVersion:
+    """The oldest format that holds both."""
+    return "1.1.0" if any(_added(index, expected)) else "1.0.0"
 
 
-def _version(manifest: Manifest, index: Index) -> Iterator[Problem]:
+def _version(manifest: Manifest, index: Index, expected: Expected) -> Iterator[Problem]:
     if manifest.format_version == "1.0.0":
-        for name in index.added():
-            yield Problem(INDEX, name, "unknown key in format 1.0.0", f"remove it, or set format_version in {MANIFEST}")
+        for file, name in _added(index, expected):
+            yield Problem(file, name, "unknown key in format 1.0.0", f"remove it, or set format_version in {MANIFEST}")
+
+
+def _added(index: Index, expected: Expected) -> Iterator[tuple[str, str]]:
+    """(file, key) of what format 1.1.0 adds."""
+    yield from ((INDEX, name) for name in index.added())
+    yield from ((EXPECTED, str(Expected.model_fields[name].alias)) for name in expected.added())
 
 
 def _links(index: Index) -> Iterator[Problem]:
@@ -198,8 +204,8 @@ def _contract(
         yield Problem(MANIFEST, field, what, "set identity.actor_step_id, or drop the contract")
     if contract.capability is not Capability.RECOMPUTE:
         return
-    if stage.capability is not Capability.RECOMPUTE:
-        what = f"'{contract.capability}', but the stage is {stage.refuses(index)}"
+    if (unknown := stage.unknown(index.config)) is not None:
+        what = f"'{contract.capability}', but the stage is {unknown}"
         yield Problem(MANIFEST, f"{field}.capability", what, f"declare it {Capability.UNSUPPORTED}")
         return
     recorded = set(manifest.payloads)

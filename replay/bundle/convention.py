@@ -6,9 +6,16 @@ A bundle without them is of format 1.0.0, whose conventions are fixed.
 """
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+)
 
 Label = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 Positive = Annotated[float, Field(gt=0)]
@@ -74,6 +81,21 @@ class RewardOnly(Part):
     raw_reward: float
 
 
+class NamedValueLoss(NamedConvention):
+    """The convention of a critic's loss. `clip`: how far a value may move from that of the rollout before the loss
+    stops to follow, absent where it is not clipped; `whole_batch`: as of the policy's loss."""
+
+    clip: Positive | None = None
+    whole_batch: WholeBatch = Field(default_factory=WholeBatch)
+
+
+class ValueLoss(Part):
+    """What a trainer computed of the critic's loss. The clipped share is absent where it was not recorded."""
+
+    value_loss: float
+    value_clipfrac: float | None = None
+
+
 class Conventions(Part):
     advantages: NamedConvention | None = None
     loss: NamedConvention | None = None
@@ -84,3 +106,10 @@ class Conventions(Part):
     tau_neg: Positive = 1.05
     whole_batch: WholeBatch = Field(default_factory=WholeBatch)
     corrections: Annotated[tuple[Correction, ...], Field(strict=False, max_length=8)] = ()
+    value_loss: NamedValueLoss | None = None
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A bundle that names no value loss has the bytes that it had before there was one."""
+        content: dict[str, Any] = handler(self)
+        return {key: value for key, value in content.items() if key != "value_loss" or value is not None}

@@ -151,7 +151,7 @@ def files_of(draft: Draft) -> RankFiles:
         raise Refused(*unfit)
     try:
         manifest = Manifest(
-            format_version=format_of(draft.index),
+            format_version=format_of(draft.index, draft.expected),
             bundle_id=draft.index.bundle_id,
             producer=draft.producer,
             stage_contracts={contract.stage: contract for contract in draft.contracts},

@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from rollbook.replay.bundle.contextparallel import ContextParallel
-from rollbook.replay.bundle.convention import Conventions, RewardOnly
+from rollbook.replay.bundle.convention import Conventions, RewardOnly, ValueLoss
 
 MANIFEST: Final = "manifest.json"
 INDEX: Final = "index.json"
@@ -295,12 +295,15 @@ class PolicyLoss(Record):
     ppo_kl: float
 
 
-class Expected(Record):
+class Expected(Grown):
     """What the trainer computed, apart from the tensors; a stage that was not recorded is absent."""
+
+    ADDED = frozenset({"loss_value"})
 
     reward_raw: RawRewards | None = Field(default=None, alias="reward.raw")
     reward_post_process: Rewards | None = Field(default=None, alias="reward.post_process")
     loss_policy: PolicyLoss | None = Field(default=None, alias="loss.policy")
+    loss_value: Added[ValueLoss] = Field(default=None, alias="loss.value")
 
     @classmethod
     def of(
@@ -309,10 +312,12 @@ class Expected(Record):
         raw_rewards: tuple[float, ...] | None = None,
         rewards: tuple[float, ...] | None = None,
         loss: PolicyLoss | None = None,
+        value_loss: ValueLoss | None = None,
     ) -> "Expected":
         raw = None if raw_rewards is None else RawRewards(raw_rewards=raw_rewards)
         post = None if rewards is None else Rewards(rewards=rewards)
-        return cls.model_validate({"reward.raw": raw, "reward.post_process": post, "loss.policy": loss})
+        losses = {"loss.policy": loss, "loss.value": value_loss}
+        return cls.model_validate({"reward.raw": raw, "reward.post_process": post, **losses})
 
 
 MetadataDigests = Annotated[dict[MetadataFile, Digest], Field(min_length=3)]

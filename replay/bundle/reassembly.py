@@ -14,6 +14,7 @@ from rollbook.replay.bundle.bundle import Bundle
 from rollbook.replay.bundle.checks import format_of
 from rollbook.replay.bundle.contextchecks import lengths_of
 from rollbook.replay.bundle.contextparallel import ContextParallel, Scalars, held_spans
+from rollbook.replay.bundle.convention import ValueLoss
 from rollbook.replay.bundle.layout import rank_folder
 from rollbook.replay.bundle.model import EXPECTED, MANIFEST, Expected, Index, PolicyLoss
 from rollbook.replay.bundle.problems import CAPTURE_AGAIN, Problem, Refused, problems_of
@@ -64,13 +65,15 @@ def _of_whole_samples(first: Bundle, shard: Bundle) -> Iterator[tuple[str, objec
     yield "reward.post_process", ours.reward_post_process, theirs.reward_post_process
     if _layout(first).scalars is Scalars.WHOLE:
         yield "loss.policy", ours.loss_policy, theirs.loss_policy
+        yield "loss.value", ours.loss_value, theirs.loss_value
         yield "terms", _lists(first.terms), _lists(shard.terms)
     else:
         yield "loss.policy", ours.loss_policy is None, theirs.loss_policy is None
+        yield "loss.value", _recorded(ours.loss_value), _recorded(theirs.loss_value)
 
 
 def _remedy(field: str) -> str:
-    if field in ("loss.policy", "terms"):
+    if field in ("loss.policy", "loss.value", "terms"):
         return "reduce it over the group before it is recorded, or set context_parallel.scalars to share"
     return CAPTURE_AGAIN
 
@@ -80,14 +83,15 @@ def _whole(shards: Sequence[Bundle], ranks: tuple[int, ...]) -> Bundle:
     if first.index.context_parallel is None:
         return first
     index = _whole_index(first.index)
-    manifest = first.manifest.model_copy(update={"format_version": format_of(index), "payloads": {}})
+    expected = _whole_expected(shards)
+    manifest = first.manifest.model_copy(update={"format_version": format_of(index, expected), "payloads": {}})
     return Bundle(
         path=first.path,
         rank=first.rank,
         expected_ranks=ranks,
         manifest=manifest,  # whose payloads are files, and of these whole tensors there are none
         index=index,
-        expected=_whole_expected(shards),
+        expected=expected,
         tensors=_whole_tensors(shards),
         terms=_whole_terms(shards),
     )
@@ -134,14 +138,28 @@ def _places(layout: ContextParallel, lengths: Sequence[tuple[int, int]]) -> NDAr
 
 def _whole_expected(shards: Sequence[Bundle]) -> Expected:
     first = shards[0].expected
-    if first.loss_policy is None or _layout(shards[0]).scalars is Scalars.WHOLE:
+    if _layout(shards[0]).scalars is Scalars.WHOLE:
         return first
-    losses = [shard.expected.loss_policy for shard in shards]
-    sums = {name: sum(getattr(loss, name) for loss in losses) for name in PolicyLoss.model_fields}
+    policy = [shard.expected.loss_policy for shard in shards]
+    value = [shard.expected.loss_value for shard in shards]
     try:
-        return first.model_copy(update={"loss_policy": PolicyLoss(**sums)})
+        return first.model_copy(
+            update={
+                "loss_policy": None if first.loss_policy is None else PolicyLoss(**_sums(policy)),
+                "loss_value": None if first.loss_value is None else ValueLoss(**_sums(value)),
+            }
+        )
     except ValidationError as error:  # what is finite in each may overflow together
         raise Refused(*problems_of(f"{rank_folder(shards[0].rank)}/{EXPECTED}", error)) from None
+
+
+def _sums(losses: Sequence[PolicyLoss | ValueLoss | None]) -> dict[str, float]:
+    return {name: sum(getattr(loss, name) for loss in losses) for name in _recorded(losses[0])}
+
+
+def _recorded(loss: PolicyLoss | ValueLoss | None) -> tuple[str, ...]:
+    """The scalars that are there."""
+    return () if loss is None else tuple(loss.model_dump(exclude_none=True))
 
 
 def _whole_terms(shards: Sequence[Bundle]) -> Mapping[str, Tensor]:

@@ -23,12 +23,12 @@ from rollbook.replay.bundle.tensorfile import Tensor
 TERMS: Final = "rollbook-terms.json"
 Terms = Mapping[str, Sequence[float] | Tensor]
 """Values by name, one for each sample in index order."""
-TermName = Literal["pg_loss", "entropy_loss", "pg_clipfrac", "ppo_kl"]
+TermName = Literal["pg_loss", "entropy_loss", "pg_clipfrac", "ppo_kl", "value_loss", "value_clipfrac"]
 _REMEDY = "delete it (the bundle is whole without it), or materialize again"
 
 
 class SampleTerms(Record):
-    """Masked means of each sample, in index order; their sums are the scalars of loss.policy."""
+    """Masked means of each sample, in index order; in format 1.0.0 their sums are the scalars of loss.policy."""
 
     bundle_id: Id
     rank: Rank

@@ -5,7 +5,15 @@
 
 from rollbook.replay.bundle.bundle_writer import BundleWriter, Finalized
 from rollbook.replay.bundle.contextparallel import ContextParallel, HeldBy, Order, Scalars, context_parallel
-from rollbook.replay.bundle.convention import Conventions, Correction, NamedConvention, Outlier, Reached, WholeBatch
+from rollbook.replay.bundle.convention import (
+    Conventions,
+    Correction,
+    NamedConvention,
+    NamedValueLoss,
+    Outlier,
+    Reached,
+    WholeBatch,
+)
 from rollbook.replay.bundle.model import Capability, Config, Links, Producer, Redaction, StageId, StepBundle, World
 from rollbook.replay.bundle.redaction import DEFAULT_REDACTION, Redactor
 from rollbook.replay.bundle.rows import NotConsumed, Origin, Rows, index_of
@@ -29,6 +37,7 @@ __all__ = [
     "HeldBy",
     "Links",
     "NamedConvention",
+    "NamedValueLoss",
     "NotConsumed",
     "Order",
     "Origin",

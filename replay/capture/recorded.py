@@ -20,9 +20,9 @@ class Recorded:
     """One rank of an optimizer step, or with `step_id=None` of a rollout, as the trainer has it.
 
     Arrays are numpy's or torch's, on any device; `tensors` are flat over the response tokens of all rows, as in
-    BundleWriter, or of a context-parallel shard over those that this rank holds. `loss` are the step's scalars, `terms`
-    each row's share of them. `cohort`: what rewards were normalised with and was not consumed. `remote_rewards`: nobody
-    can compute the raw rewards again.
+    BundleWriter, or of a context-parallel shard over those that this rank holds. `loss` and `value_loss` are the step's
+    scalars, `terms` each row's share of them. `cohort`: what rewards were normalised with and was not consumed.
+    `remote_rewards`: nobody can compute the raw rewards again.
     """
 
     rollout_id: int
@@ -31,6 +31,7 @@ class Recorded:
     config: Config
     tensors: Mapping[str, ArrayLike]
     loss: Mapping[str, ArrayLike] | None = None
+    value_loss: Mapping[str, ArrayLike] | None = None
     terms: Mapping[str, ArrayLike] = field(default_factory=dict)
     origin: Origin = field(default_factory=Origin)
     links: Links | None = None
@@ -65,6 +66,7 @@ def copied(recorded: Recorded) -> Recorded:
         tensors=_snapshots(recorded.tensors),
         cohort=None if recorded.cohort is None else _members(recorded.cohort),
         loss=None if recorded.loss is None else _snapshots(recorded.loss),
+        value_loss=None if recorded.value_loss is None else _snapshots(recorded.value_loss),
         terms=_snapshots(recorded.terms),
     )
 
@@ -92,7 +94,12 @@ def writer_of(
         writer.payload(name, tensor)
     for name, values in recorded.terms.items():
         writer.terms(name, values)
-    writer.expect(raw_rewards=recorded.rows.raw_rewards, rewards=recorded.rows.rewards, loss=recorded.loss)
+    writer.expect(
+        raw_rewards=recorded.rows.raw_rewards,
+        rewards=recorded.rows.rewards,
+        loss=recorded.loss,
+        value_loss=recorded.value_loss,
+    )
     if recorded.remote_rewards:
         writer.promise(StageId.REWARD_RAW, capability=Capability.RECORDED_ONLY)
     return writer
