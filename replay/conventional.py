@@ -5,16 +5,16 @@ from dataclasses import replace
 from typing import Any
 
 from rollbook.replay.batch import Batch, Chain
-from rollbook.replay.bundle.convention import Conventions, NamedConvention, Outlier
+from rollbook.replay.bundle.convention import Conventions, NamedConvention
 from rollbook.replay.bundle.model import Config, Index, StageId
 from rollbook.replay.dialects.convention import AdvantageConvention, LossConvention
+from rollbook.replay.dialects.corrections import corrected
 from rollbook.replay.dialects.estimate import Rewarded, estimate, groups_of, placed_at_end
 from rollbook.replay.dialects.loss import Bounds, Policies, PolicyLoss, policy_loss
 from rollbook.replay.dialects.rules import AdvantageRule
 from rollbook.replay.dialects.table import ADVANTAGES, LOSSES
 from rollbook.replay.kernels.aggregate import Totals, aggregate
 from rollbook.replay.kernels.array import Array, device, namespace
-from rollbook.replay.kernels.correction import Outside, Reach, Weighting, importance_weights, is_within, log_weights
 from rollbook.replay.kernels.groups import Level, Normalization, normalize
 from rollbook.replay.kernels.masked import count, hide
 from rollbook.replay.stage import Results
@@ -128,7 +128,10 @@ def policy_terms(chain: Chain) -> Results:
     new, old, advantage, entropy = (
         rows.matrix(chain.tokens(name)) for name in ("log_probs", "old_log_probs", "advantages", "entropy")
     )
-    weights, kept = _corrected(chain, rows, named, old)
+    weights, kept = None, rows.mask
+    if named.corrections:
+        sampler = rows.matrix(chain.tokens("rollout_log_probs"))
+        weights, kept = corrected(named.corrections, old, sampler, rows.mask)
     bounds = Bounds(
         low=config.eps_clip,
         high=config.eps_clip_high,
@@ -160,21 +163,6 @@ def _tokens(found: PolicyLoss, entropy: Array) -> dict[str, Array]:
         "pg_clipfrac": xp.astype(found.clipped, xp.float64),
         "ppo_kl": -found.log_ratios,
     }
-
-
-def _corrected(chain: Chain, rows: "_Rows", named: Conventions, old: Array) -> tuple[Array | None, Array]:
-    """(weights, loss mask): every correction in turn."""
-    weights, kept = None, rows.mask
-    for rule in named.corrections:
-        sampler = rows.matrix(chain.tokens("rollout_log_probs"))
-        logs = log_weights(old, sampler, rows.mask, Reach(rule.reach), limit=rule.limit)
-        if rule.outside is Outlier.REJECT:
-            kept = kept & is_within(rows.xp.exp(logs), rule.least, rule.most)
-            continue
-        weighting = Weighting(least=rule.least, most=rule.most, outside=Outside(rule.outside))
-        found = importance_weights(logs, weighting)
-        weights = found if weights is None else weights * found
-    return weights, kept
 
 
 class _Rows:
