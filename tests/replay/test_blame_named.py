@@ -3,6 +3,7 @@ and where it cannot be told the answer says why."""
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rollbook.replay.bundle.cohort import read_cohort
@@ -10,7 +11,7 @@ from rollbook.replay.bundle.model import StageId
 from rollbook.replay.engine import replay_cohort
 from rollbook.replay.result import Outcome, StageResult
 from rollbook.tests.replay.reseal import Json, edit_bundle
-from rollbook.tests.replay.test_conventions import named, samples_of, write
+from rollbook.tests.replay.test_conventions import named, part_of_cohort, samples_of, step, write
 
 RAW = (1.0, 0.0, 0.5, 4.0, 2.0, 2.5, 7.0, 3.0)
 GROUPS = [0, 0, 0, 0, 1, 1, 1, 1]
@@ -55,3 +56,34 @@ def test_rewards_that_are_not_normalised_point_at_their_own_sample(tmp_path: Pat
     found = rewards_stage(planted(right, tmp_path / "planted", 2))
     assert found.culprit is not None
     assert (found.culprit.sample_id, found.reason) == ("s-2", "")
+
+
+@pytest.mark.parametrize("at", [0, 3, 5, 7])
+def test_a_wrong_raw_reward_is_named_where_rewards_are_divided_by_the_deviation(tmp_path: Path, at: int) -> None:
+    rewards = np.concatenate([(part - part.mean()) / (part.std(ddof=1) + 1e-6) for part in np.split(np.array(RAW), 2)])
+    right = bundle(tmp_path / "right", "grpo", tuple(map(float, rewards)))
+    assert rewards_stage(right).outcome is Outcome.PASSED
+    found = rewards_stage(planted(right, tmp_path / "planted", at))
+    assert found.culprit is not None
+    assert found.culprit.sample_id == f"s-{at}"
+    assert "alone would explain its group" in found.reason
+
+
+def test_with_members_that_were_not_consumed_no_raw_reward_is_looked_for(tmp_path: Path) -> None:
+    def off(content: Json) -> None:
+        content["cohort"][0]["raw_reward"] += 1
+
+    path = edit_bundle(part_of_cohort(tmp_path), tmp_path / "off", index=off)
+    assert "no single raw reward is looked for" in rewards_stage(path).reason
+
+
+def test_a_wrong_scalar_of_a_named_loss_without_terms_says_what_is_missing(tmp_path: Path) -> None:
+    def off(content: Json) -> None:
+        content["loss.policy"]["pg_loss"] += 1.0
+
+    right = step("policy_loss.vanilla/trail-small/1", "vanilla, token-mean", tmp_path / "right")
+    path = edit_bundle(right, tmp_path / "off", expected=off)
+    stages = replay_cohort(read_cohort(path)).ranks[0].stages
+    found = next(stage for stage in stages if stage.stage is StageId.LOSS_POLICY)
+    assert found.outcome is Outcome.DIVERGES
+    assert "the loss of a named convention is not inverted; the bundle records scalars only" in found.reason
