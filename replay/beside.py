@@ -130,7 +130,11 @@ def _inputs(run: Run, stage: Stage) -> Iterator[tuple[str, object]]:
     given: dict[str, object] = {}
     for one in (*stage.inputs, *(Input(name, Origin.INDEX) for name in _ALWAYS)):
         if one.origin is Origin.CONFIG:
-            given[one.name] = getattr(run.bundle.index.config, one.name)
+            *path, name = one.name.split(".")
+            part: object = run.bundle.index.config
+            for step in path:
+                part = getattr(part, step, None)
+            given[name] = getattr(part, name, None)
             continue
         if one.origin is Origin.INDEX:
             found = _OF_INDEX[one.name](run)

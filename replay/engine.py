@@ -38,6 +38,7 @@ from rollbook.replay.stages import STAGES
 from rollbook.replay.text import visible
 
 _OF_ALL = "sums over all samples, and only a part was selected"
+_NO_TOKENS = "no sample has a token, so there is nothing to compare"
 _UNVERIFIED = {
     Capability.RECORDED_ONLY: Outcome.RECORDED_ONLY,
     Capability.INSPECT_ONLY: Outcome.INSPECT_ONLY,
@@ -124,6 +125,8 @@ def _replay_stage(run: Run, stage: Stage, selection: Selection, watch: Watch | N
     fields = tuple(_compare_outputs(run, stage, results, judging, watch))
     if not fields:
         return StageResult(stage.id, Outcome.SKIPPED, _OF_ALL, ())
+    if not any(field.values for field in fields):
+        return StageResult(stage.id, Outcome.SKIPPED, _NO_TOKENS, ())
     if all(field.first is None for field in fields):
         skipped = stage.scope is Scope.COHORT and run.positions is not None
         return StageResult(stage.id, Outcome.PASSED, f"its scalars are {_OF_ALL}" if skipped else "", fields)

@@ -186,7 +186,7 @@ def _array(value: Any) -> Values | None:
     if value is None or isinstance(value, str | bytes | tuple | set):
         return None
     if hasattr(value, "detach"):
-        value = value.detach().cpu().double()
+        value = value.detach().cpu().double().numpy()
     return np.array(value)
 
 

@@ -8,6 +8,7 @@ import base64
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -57,16 +58,29 @@ class Shown:
 
 
 def write_page(path: Path, reports: Sequence[Shown], pictures: Sequence[Sequence[Picture]]) -> None:
-    """The page of some bundles in the order of their training, each with its pictures. Replaces what is at `path` as a
-    whole. Raises `BadInput` where it cannot be written."""
+    """The page of some bundles in the order of their training, each with its pictures. Replaces the file at `path` as a
+    whole, the one that a link there names. Raises `BadInput` where it cannot be written."""
     text = page(reports, pictures)
-    partial = path.with_name(f".{path.name}.writing-{os.getpid():x}")
+    try:
+        _write(path, text)
+    except OSError as error:
+        raise BadInput(f"cannot write the page {visible(path)}: {error.strerror}; check the path") from None
+
+
+def _write(path: Path, text: str) -> None:
+    if path.exists() and not path.is_file():
+        # A device or a pipe is written to: one of root's, /dev/null, would otherwise become a file for everybody.
+        path.write_text(text, encoding="utf-8")
+        return
+    target = path.resolve()
+    partial = target.with_name(f".{target.name}.writing-{os.getpid():x}")
     try:
         partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise BadInput(f"cannot write the page {visible(path)}: {error.strerror}; check the path") from None
+        partial.replace(target)
+    except OSError:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise
 
 
 def page(reports: Sequence[Shown], pictures: Sequence[Sequence[Picture]]) -> str:

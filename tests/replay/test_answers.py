@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -188,6 +189,65 @@ def test_the_command_writes_the_page_and_keeps_its_exit_code(tmp_path: Path, wro
     assert json.loads(result.stdout)["verdict"] == "diverges"
     assert target.read_text(encoding="utf-8").startswith("<!doctype html>")
     assert [path.name for path in tmp_path.iterdir()] == ["answer.html"]
+
+
+def test_a_page_replaces_what_a_link_names_and_not_the_link(tmp_path: Path) -> None:
+    target, link = tmp_path / "answer.html", tmp_path / "latest.html"
+    target.write_text("old")
+    link.symlink_to(target)
+    assert CliRunner().invoke(app, ["replay", str(FIXTURES / "full-k1"), "--html", str(link)]).exit_code == 0
+    assert link.is_symlink()
+    assert target.read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_a_pipe_or_device_is_written_to_and_stays_what_it_is(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with (tmp_path / "read").open("wb") as read, subprocess.Popen(["cat", str(pipe)], stdout=read) as reader:
+        assert CliRunner().invoke(app, ["replay", str(FIXTURES / "full-k1"), "--html", str(pipe)]).exit_code == 0
+        assert reader.wait(timeout=30) == 0
+    assert (tmp_path / "read").read_bytes().startswith(b"<!doctype html>")
+    assert pipe.is_fifo()
+
+
+def without_tokens(folder: Path) -> Path:
+    """A bundle in which no response has a token."""
+
+    def emptied(index: Json) -> None:
+        for sample in index["samples"]:
+            sample["total_length"] -= sample["response_length"]
+            sample |= {"response_length": 0, "loss_mask": []}
+
+    def nothing(expected: Json) -> None:
+        expected["loss.policy"] = dict.fromkeys(expected["loss.policy"], 0.0)
+
+    names = ("old_log_probs", "log_probs", "ref_log_probs", "entropy", "kl", "advantages")
+    empty = dict.fromkeys(names, lambda tensor: tensor[:0])
+    return edit_bundle(FIXTURES / "full-k1", folder / "empty", index=emptied, expected=nothing, payload=empty)
+
+
+@pytest.mark.parametrize(("options", "code"), [([], 0), (["--stage", "advantage.kl"], 4)], ids=["whole", "tokens"])
+def test_where_no_token_is_nothing_of_tokens_is_verified(tmp_path: Path, options: list[str], code: int) -> None:
+    html = tmp_path / "answer.html"
+    args = ["replay", str(without_tokens(tmp_path)), "--html", str(html), "--json", *options]
+    result = CliRunner().invoke(app, args)
+    assert result.exit_code == code
+    stages = {stage["stage"]: stage for stage in json.loads(result.stdout)["ranks"][0]["stages"]}
+    assert stages["advantage.kl"]["outcome"] == "skipped"
+    assert "no sample has a token" in stages["advantage.kl"]["reason"]
+    assert "no sample has a token" in html.read_text(encoding="utf-8")
+
+
+def test_a_step_that_is_masked_throughout_passes(tmp_path: Path) -> None:
+    def masked(index: Json) -> None:
+        for sample in index["samples"]:
+            sample["loss_mask"] = [0] * len(sample["loss_mask"])
+
+    def nothing(expected: Json) -> None:
+        expected["loss.policy"] = dict.fromkeys(expected["loss.policy"], 0.0)
+
+    bundle = edit_bundle(FIXTURES / "full-k1", tmp_path / "masked", index=masked, expected=nothing)
+    assert replayed(bundle)[0].verdict == "pass"
 
 
 def test_a_page_that_cannot_be_written_is_bad_input(tmp_path: Path) -> None:

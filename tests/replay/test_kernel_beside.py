@@ -330,7 +330,6 @@ REFUSED = [
     ("../tiny_trainer:kl", "is no function: give"),
     ("tiny_trainer:", "is no function: give"),
     ("advantage.k=tiny_trainer:kl", "no stage 'advantage.k'"),
-    ("loss.value=tiny_trainer:kl", "stage loss.value has nothing to compare with"),
     ("tiny_trainer:leaves", "may be one of advantage.kl, loss.policy: name the stage, STAGE="),
     ("tiny_trainer:asks_more", "asks for what no stage has"),
     ("tiny_trainer:array_for_many", "returned one array, but loss.policy has several outputs"),
@@ -385,3 +384,37 @@ def test_without_the_option_nothing_is_imported(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("rollbook.replay.installed.importlib.import_module", imported.append)
     assert command(K1).exit_code == 0
     assert imported == []
+
+
+VERL = """
+import torch
+
+def compute_grpo_outcome_advantage(
+    token_level_rewards, response_mask, index, epsilon=1e-6, norm_adv_by_std_in_grpo=True
+):
+    scores = token_level_rewards.sum(dim=-1)
+    for group in set(index.tolist()):
+        of = torch.as_tensor(index == group)
+        centred = scores[of] - scores[of].mean()
+        scores[of] = centred / (scores[of].std() + epsilon) if norm_adv_by_std_in_grpo else centred
+    found = scores.unsqueeze(-1) * response_mask
+    return found, found
+"""
+
+
+def test_the_adapter_of_the_page_adapts_verls_signature(
+    trainer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "replay.md").read_text(encoding="utf-8")
+    code = page.split("```python\n")[1].split("```")[0]
+    core = trainer / "verl" / "trainer" / "ppo"
+    core.mkdir(parents=True)
+    (core / "core_algos.py").write_text(VERL)
+    (trainer / "docs_adapter.py").write_text(code)
+    for name in [name for name in sys.modules if name == "verl" or name.startswith("verl.") or name == "docs_adapter"]:
+        monkeypatch.delitem(sys.modules, name)
+    for bundle in (K1, FIXTURES / "full-nostd-kl0", PAIR):
+        _, found = beside(bundle, "docs_adapter:rewards")
+        assert (found.stage, found.agreement) == (StageId.REWARD_POST_PROCESS, Agreement.ALL)
+        assert found.adapts is not None
+        assert found.adapts.file == "core_algos.py"
