@@ -39,34 +39,63 @@ class Handover:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What a rollout's bundle, all its ranks together, recorded of each sample."""
+    """What a rollout's bundle recorded: of each rank by itself, and of each sample by the first rank that has it."""
 
     bundle_id: str
+    ranks: Mapping[int, "Recorded"]
+    first: "Recorded"
+
+    @classmethod
+    def of(cls, bundle_id: str, bundles: Iterable[Bundle]) -> "Recording":
+        ranks = {bundle.rank: Recorded.of(bundle) for bundle in bundles}
+        return cls(bundle_id, ranks, Recorded.first_of(ranks.values()))
+
+    def seen_by(self, step: Bundle) -> "Recorded":
+        """Where several ranks recorded a sample, a step's rank took over what its own did."""
+        own = self.ranks.get(step.rank)
+        return self.first if own is None else Recorded.first_of((own, self.first))
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Samples by their id, and of each token array what each of them has."""
+
     samples: Mapping[str, Sample]
     tokens: Mapping[str, Mapping[str, Floats]]
 
     @classmethod
-    def of(cls, bundle_id: str, bundles: Iterable[Bundle]) -> "Recording":
+    def of(cls, bundle: Bundle) -> "Recorded":
+        every = bundle.index.samples
+        ends = np.cumsum([sample.response_length for sample in every])
+        spans = {
+            sample.sample_id: slice(int(end) - sample.response_length, int(end))
+            for sample, end in zip(every, ends, strict=True)
+        }
+        tokens = {
+            name: {one: bundle.tensors[name][span] for one, span in spans.items()} if name in bundle.tensors else {}
+            for name in _OF_TOKENS
+        }
+        return cls({sample.sample_id: sample for sample in every}, tokens)
+
+    @classmethod
+    def first_of(cls, several: Iterable["Recorded"]) -> "Recorded":
+        """Of each sample what the first of them has."""
         samples: dict[str, Sample] = {}
         tokens: dict[str, dict[str, Floats]] = {name: {} for name in _OF_TOKENS}
-        for bundle in bundles:
-            ends = np.cumsum([sample.response_length for sample in bundle.index.samples])
-            for at, sample in enumerate(bundle.index.samples):
-                if sample.sample_id in samples:
-                    continue
-                samples[sample.sample_id] = sample
-                span = slice(int(ends[at]) - sample.response_length, int(ends[at]))
-                for name in _OF_TOKENS.keys() & bundle.tensors.keys():
-                    tokens[name][sample.sample_id] = bundle.tensors[name][span]
-        return cls(bundle_id, samples, tokens)
+        for recorded in several:
+            new = recorded.samples.keys() - samples.keys()
+            samples |= {name: recorded.samples[name] for name in new}
+            for name, found in recorded.tokens.items():
+                tokens[name] |= {one: found[one] for one in new & found.keys()}
+        return cls(samples, tokens)
 
 
 def handover(upstream: Recording, step: Bundle) -> Handover:
     """Compare what both have; a sample whose length differs is compared no further than that."""
-    every = step.index.samples
-    shared = [at for at, sample in enumerate(every) if sample.sample_id in upstream.samples]
+    every, seen = step.index.samples, upstream.seen_by(step)
+    shared = [at for at, sample in enumerate(every) if sample.sample_id in seen.samples]
     fields: list[tuple[StageId, FieldResult]] = []
-    theirs = [upstream.samples[every[at].sample_id] for at in shared]
+    theirs = [seen.samples[every[at].sample_id] for at in shared]
     ours = [every[at] for at in shared]
     if shared:
         names = [sample.sample_id for sample in ours]
@@ -79,7 +108,7 @@ def handover(upstream: Recording, step: Bundle) -> Handover:
             tolerance = EXACT if name == "response_length" else DEFAULT_TOLERANCE
             fields.append((stage, compare(output, expected, actual, tolerance, names, np.arange(1, len(names) + 1))))
     for name, stage in _OF_TOKENS.items():
-        if (found := _tokens(upstream, step, shared, name)) is not None:
+        if (found := _tokens(seen, step, shared, name)) is not None:
             fields.append((stage, found))
     return Handover(
         upstream=upstream.bundle_id,
@@ -95,8 +124,8 @@ def _values(samples: Sequence[Sample], name: str) -> Floats:
     return np.asarray([getattr(sample, name) for sample in samples], np.float64)
 
 
-def _tokens(upstream: Recording, step: Bundle, shared: Sequence[int], name: str) -> FieldResult | None:
-    recorded, samples = upstream.tokens[name], step.index.samples
+def _tokens(seen: Recorded, step: Bundle, shared: Sequence[int], name: str) -> FieldResult | None:
+    recorded, samples = seen.tokens[name], step.index.samples
     alike = [
         at
         for at in shared

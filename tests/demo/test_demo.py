@@ -49,6 +49,7 @@ def test_both_end_well_and_every_bundle_passes(demos: Demos) -> None:
         said = f"Replay: {STEPS} bundles of {STEPS} steps: all pass; {UNDONE} updates were rolled back and have none."
         assert said in demo.output
         assert [bundle["verdict"] for bundle in demo.summary["bundles"]] == ["pass"] * STEPS
+        assert [bundle["verdict"] for bundle in demo.summary["update_bundles"]] == ["pass"] * CONFIG.updates
 
 
 def test_its_figures_are_those_of_an_independent_recount(demo: FinishedDemo) -> None:

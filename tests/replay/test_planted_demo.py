@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from rollbook.replay.bundle.bundle import Bundle
 from rollbook.replay.bundle.cohort import read_bundle, validate
+from rollbook.replay.bundle.drafts import Draft
 from rollbook.replay.bundle.model import Sample, StageId
+from rollbook.replay.bundle.writer import write_cohort
 from rollbook.replay.chain import replay_chain
 from rollbook.replay.engine import replay_bundle
 from rollbook.replay.result import Divergence, Verdict
@@ -284,3 +286,27 @@ def test_the_earliest_of_several_is_the_first(tmp_path: Path) -> None:
     first = two_ranks(story, wrong)[0]
     write(story, tmp_path)
     assert first_of_chain(tmp_path) == ("run-a-uu0-r3-s0", False, StageId.LOSS_POLICY, first, 1)
+
+
+def ranks_of_a_rollout(tmp_path: Path, in_step: Sequence[float]) -> Path:
+    """A rollout and a step of it on two ranks that share all samples; at one token the rollout's second rank has an
+    advantage that is off by 1, the step's ranks ones that are off by `in_step`."""
+    sound, step = bundle_of(UPDATE), bundle_of(STEPS[0])
+    folder = tmp_path / "ranks"
+    for bundle, offs in ((sound, (0.0, 1.0)), (step, in_step)):
+        drafts = {}
+        at = start_of(bundle, [one.sample_id for one in bundle.index.samples].index(sample_of(STEPS[0]).sample_id))
+        for rank, off in enumerate(offs):
+            advantages = bundle.tensors["advantages"].copy()
+            advantages[at] += np.float32(off)
+            changed = replace(bundle, tensors={**bundle.tensors, "advantages": advantages}, rank=rank)
+            drafts[rank] = replace(Draft.of(changed), terms={}, expected_ranks=(0, 1))
+        write_cohort(folder / bundle.bundle_id, drafts)
+    shutil.copytree(DEMO / STEPS[1], folder / STEPS[1])
+    return folder
+
+
+@pytest.mark.parametrize(("in_step", "wrong"), [((0.0, 1.0), []), ((0.0, 0.0), [1]), ((1.0, 1.0), [0])])
+def test_each_rank_is_held_against_its_own_copy(tmp_path: Path, in_step: Sequence[float], wrong: list[int]) -> None:
+    links = replay_chain(ranks_of_a_rollout(tmp_path, in_step)).links
+    assert [found.rank for found in links[1].handovers if found.divergence is not None] == wrong
