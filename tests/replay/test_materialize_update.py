@@ -8,7 +8,7 @@ import pytest
 
 from rollbook.replay.bundle.bundle import Bundle
 from rollbook.replay.bundle.cohort import read_bundle, read_cohort, validate
-from rollbook.replay.bundle.model import Capability, Links, StageId, StepBundle
+from rollbook.replay.bundle.model import INDEX, Capability, Links, StageId, StepBundle
 from rollbook.replay.chain import replay_chain
 from rollbook.replay.materialize.report import MaterializeReport
 from rollbook.replay.result import Verdict
@@ -240,3 +240,21 @@ def test_the_chain_of_each_update_of_a_folder_is_told_apart(story: Story, tmp_pa
     assert found is not None
     assert (found.bundle_id, found.divergence.point.sample_id) == ("run-a-uu1-r3", b[0])
     assert read_bundle(report.written[2].path).bundle_id == "run-a-uu1-r3"
+
+
+def test_an_update_that_is_too_large_for_one_bundle_costs_its_steps_no_more_than_the_link(
+    story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    story.update("u0", [story.group("a"), story.group("b")])
+    written = write(story, tmp_path / "large").written
+    longest = max((one.path / "index.json").stat().st_size for one in written if one.step_id is not None)
+    limit = "rollbook.replay.bundle.drafts.max_json_bytes"
+    monkeypatch.setattr(limit, lambda file: longest if file == INDEX else 2**20)
+    report = write(story, tmp_path / "small")
+    assert report.complete
+    (why,) = report.without_update
+    assert "more than the" in why.what
+    assert [one.step_id for one in report.written] == [0, 1]
+    for one in report.written:
+        assert passing(one.path).index.links == Links(update_id="u0")
+    assert sorted(path.name for path in (tmp_path / "small").glob(".*")) == []
