@@ -82,6 +82,7 @@ class Host:
         self._watched = watch.Watched(watches, self._clock, self._lifecycle)
         self._poison = Poison(limits, self._lifecycle)
         self._distrusted = False
+        self._joined = False
         self._failures = 0  # since a transaction stood
         self._looked = 0.0
         self._unseen: dict[
@@ -97,11 +98,9 @@ class Host:
         self._consumer: Consumer = self._kafka.consumer(self._name, self._session_timeout_ms)
         self._topic_partitions = self._count_partitions()
         try:
-            Introduction(self._consumer, self._lifecycle).make(self._introduce)
-            self._consumer.subscribe(
-                [self._lifecycle], on_assign=self._assigned, on_revoke=self._released, on_lost=self._lost
-            )
             while not stop.is_set():
+                if not self._joined:
+                    self._join()
                 self._consume()
                 if self._waiting:
                     self._process()
@@ -113,6 +112,18 @@ class Host:
         finally:
             self._clerk.close()
             self._leave()
+
+    def _join(self) -> None:
+        """Become a member, or one again: a static member that comes back after its membership was lost gets what it
+        had, without a rebalance, as a process does that comes back. What it was given meanwhile is given back."""
+        self._joined = True
+        self._consumer.unsubscribe()
+        if held := self._ledgers.keys() | self._stopped.keys():
+            self._forget(held)
+        Introduction(self._consumer, self._lifecycle).make(self._introduce)
+        self._consumer.subscribe(
+            [self._lifecycle], on_assign=self._assigned, on_revoke=self._released, on_lost=self._lost
+        )
 
     def _leave(self) -> None:
         """librdkafka was seen never to come back from closing a member that had been fenced in a rebalance."""
@@ -210,7 +221,10 @@ class Host:
         return self._stop.is_set()
 
     def _released(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        gone = {source.partition for source in partitions}
+        consumer.incremental_unassign(partitions)
+        self._forget({source.partition for source in partitions})
+
+    def _forget(self, gone: set[int]) -> None:
         self._waiting = deque(message for message in self._waiting if message.partition() not in gone)
         for partition in gone:
             self._stopped.pop(partition, None)
@@ -218,7 +232,6 @@ class Host:
             self._ledgers.pop(partition, None)
             self._clerk.forget(partition)
             self._poison.forget(partition)
-        consumer.incremental_unassign(partitions)
         self._watched.tell(watch.Released(tuple(sorted(gone))))
         logger.info("partitions %s: released", sorted(gone))
 
@@ -227,6 +240,7 @@ class Host:
         not used again, since its calls were seen to hang afterwards."""
         self._released(consumer, partitions)
         self._distrusted = True
+        self._joined = False
 
     # ---- 3.: whatever is there, folded first, then one transaction
 

@@ -67,6 +67,7 @@ class Takeover:
         self._dead_letters = (settings.topic(Topic.DEAD_LETTERS), 0)
         self._places = [(settings.topic(topic), partition) for topic in WRITTEN]
         self._taken: dict[str, Transactions] = {}  # kept: their end would not undo the fence, their lives cost little
+        self._last: set[str] = set()  # who is ended after the others
         self._not_before = 0.0
         self._since: float | None = None
 
@@ -79,7 +80,9 @@ class Takeover:
         self._since = now if self._since is None else self._since
         if now < self._not_before:
             return True
-        owner = next(iter(self._held().values()), None)
+        owner = min(
+            self._held().values(), key=self._last.__contains__, default=None
+        )  # the first, or the first of others
         if owner is None:
             if now - self._since < NAMELESS_S:
                 return True
@@ -135,14 +138,19 @@ class Takeover:
         places only, a half of a commit may be visible already; not so of a zombie, whose offsets the group refused:
         then it is another who has come further."""
         taken.start_over()  # an own id too: whatever is under way has ended then
-        held = [place for place, owner in self._held().items() if owner == taken.name]
+        all_held = self._held()
+        held = [place for place, owner in all_held.items() if owner == taken.name]
         ledger, decided = self._seen()
         if ledger != decided and taken.name in self._ahead(ledger, decided):
+            if set(all_held.values()) != {taken.name}:  # it may be another's that hides the other half: that one first
+                self._last.add(taken.name)
+                return
             raise PartitionUnusable(
                 f"{self._settings.topic(Topic.LIFECYCLE)}:{self._partition}: a broker lost some markers of a "
                 f"transaction of {taken.name}, and wrote others: the ledger stands at {ledger}, decisions go to "
                 f"{decided}; what is missing hangs in {held}, see `kafka-transactions.sh find-hanging`"
             )
+        self._last.clear()
         logger.warning("ending what hangs of %s: a broker lost its markers", taken.name, extra=at(self._partition))
         offset = TopicPartition(self._settings.topic(Topic.LIFECYCLE), self._partition, 0)
         try:

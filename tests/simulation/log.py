@@ -84,6 +84,12 @@ class PartitionLog:
         """The last stable offset."""
         return min((first for _, first in self._open.values()), default=self.end)
 
+    @property
+    def hides(self) -> bool:
+        """Whether something lies behind the last stable offset that was not aborted."""
+        first = bisect_left(self._offsets, self.stable_end)
+        return any(not e.marker and (e.txn is None or e.txn.committed is not False) for e in self._entries[first:])
+
     def visible(self, position: int, *, committed: bool = True) -> Iterator[Entry]:
         """What a reader sees from a position on."""
         end = self.stable_end if committed else self.end

@@ -174,7 +174,7 @@ _TABLE: tuple[tuple[int, str, *tuple[Edit, ...]], ...] = (
         5,
         "what waits of a released partition is kept",
         (
-            Host._released,
+            Host._forget,
             "self._waiting = deque(message for message in self._waiting if message.partition() not in gone)",
             "pass",
         ),
@@ -184,11 +184,12 @@ _TABLE: tuple[tuple[int, str, *tuple[Edit, ...]], ...] = (
         "the state of a lost partition is kept",
         (Host._lost, "self._released(consumer, partitions)", "consumer.incremental_unassign(partitions)"),
     ),
+    (5, "a membership that was lost is come back to without a rebalance", (Host._lost, "self._joined = False", "pass")),
     (
         5,
         "a partition that comes back is not restored",
         (
-            Host._released,
+            Host._forget,
             "self._ledgers.pop(partition, None)",
             f"{OLD}.update({{p: self._ledgers.pop(p) for p in gone & self._ledgers.keys()}})",
         ),
