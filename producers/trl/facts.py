@@ -1,0 +1,158 @@
+"""What a TRL training says of itself, as frozen records of numpy arrays: copies that its next step leaves alone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from rollbook.schemas.digests import FloatArray, IntArray, Mask
+from rollbook.schemas.records.common import PolicyRef, TrajectoryIdentity
+from rollbook.schemas.records.run import RewardIdentity, Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """What holds for the whole training. `loss` and `scale` are TRL's own names (dapo, group); `version` is TRL's."""
+
+    tokenizer: str
+    template: str
+    engine: str
+    sampling: Sampling
+    reward: RewardIdentity
+    version: str
+    framework_version: str
+    loss: str
+    scale: str
+    level: str
+    n_generations: int
+    beta: float
+    epsilon_low: float
+    epsilon_high: float
+    entropy_coef: float
+    temperatures: tuple[float, float]
+    max_completion_length: int
+    is_plain: bool
+    """Whether nothing else changes the loss: no importance correction, entropy mask, two-sided clip and the like."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowFacts:
+    """One completion of T tokens. `raw_reward` None: no reward function had an opinion. `old` is None where the loss
+    takes the log-probs of its own forward pass as the old ones."""
+
+    identity: TrajectoryIdentity
+    prompt_hash: str
+    number: int
+    prompt_ids: IntArray
+    response_ids: IntArray
+    action_mask: Mask
+    loss_mask: Mask
+    is_stopped: bool
+    behavior: FloatArray
+    current: FloatArray
+    old: FloatArray | None
+    reference: FloatArray | None
+    raw_reward: float | None
+    components: Mapping[str, float]
+    advantage: float
+
+    @property
+    def trajectory_id(self) -> str:
+        return self.identity.trajectory_id
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One generation buffer, which one update trains on. `tokens` is TRL's `num_items_in_batch`."""
+
+    rollout_id: int
+    policy: PolicyRef
+    rows: tuple[RowFacts, ...]
+    tokens: float
+    steps_per_generation: int
+
+    @cached_property
+    def scored(self) -> tuple[RowFacts, ...]:
+        return tuple(row for row in self.rows if row.raw_reward is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class MicroStep:
+    """One call of the loss: indexes of its rows in the generation [B], log-probs and entropies [B, longest] of the
+    training's own forward pass, and what was back-propagated."""
+
+    rows: tuple[int, ...]
+    log_probs: FloatArray
+    entropies: FloatArray
+    loss: float
+    accumulated: int
+
+
+@dataclass(frozen=True)
+class StepFacts:
+    """One optimizer step over a part of the generation. `epoch`: pass over the generation buffer. Rows in `refused` are
+    out of the loss mask."""
+
+    step_id: int
+    epoch: int
+    update_id: str
+    generation: Generation
+    micro_steps: tuple[MicroStep, ...]
+    refused: frozenset[str]
+    conditions: Conditions
+
+    @cached_property
+    def rows(self) -> tuple[RowFacts, ...]:
+        return tuple(self.generation.rows[index] for micro in self.micro_steps for index in micro.rows)
+
+    @cached_property
+    def loss_masks(self) -> tuple[Mask, ...]:
+        return tuple(row.loss_mask & (row.trajectory_id not in self.refused) for row in self.rows)
+
+    @property
+    def micro_batch_ids(self) -> tuple[str, ...]:
+        return tuple(f"mb-{number:04d}" for number, micro in enumerate(self.micro_steps) for _ in micro.rows)
+
+    @cached_property
+    def log_probs(self) -> FloatArray:
+        return self._flat([micro.log_probs for micro in self.micro_steps])
+
+    @cached_property
+    def entropies(self) -> FloatArray:
+        return self._flat([micro.entropies for micro in self.micro_steps])
+
+    @cached_property
+    def old_log_probs(self) -> FloatArray:
+        found = [row.old for row in self.rows if row.old is not None]
+        return np.concatenate(found) if found else self.log_probs
+
+    @property
+    def is_old_recomputed(self) -> bool:
+        return self.rows[0].old is not None
+
+    @cached_property
+    def reference_log_probs(self) -> FloatArray | None:
+        found = [row.reference for row in self.rows if row.reference is not None]
+        return np.concatenate(found) if found else None
+
+    @cached_property
+    def advantages(self) -> FloatArray:
+        return np.concatenate([np.full(len(row.response_ids), row.advantage, np.float32) for row in self.rows])
+
+    @property
+    def loss(self) -> float:
+        """What all micro-batches together back-propagated."""
+        return float(sum(micro.loss for micro in self.micro_steps))
+
+    @property
+    def batch_tokens(self) -> float:
+        """What the losses of tokens are divided by: the step's share of the generation's tokens."""
+        accumulated = self.micro_steps[0].accumulated
+        return max(self.generation.tokens, 1.0) * accumulated / self.generation.steps_per_generation
+
+    def _flat(self, matrices: list[FloatArray]) -> FloatArray:
+        joined = [row for matrix in matrices for row in matrix]
+        return np.concatenate(
+            [values[: len(row.response_ids)] for row, values in zip(self.rows, joined, strict=True)], dtype=np.float32
+        )

@@ -1,0 +1,236 @@
+"""Reads TRL's trainer and its tensors into facts. The one module that handles torch, loaded when it is called."""
+
+import hashlib
+import importlib
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from rollbook.producers.identity import new_id, new_identity
+from rollbook.producers.trl.facts import Conditions, Generation, MicroStep, RowFacts
+from rollbook.schemas.digests import FloatArray
+from rollbook.schemas.records.common import PolicyRef
+from rollbook.schemas.records.run import LogProbKind, RewardIdentity, Sampling
+
+_FORWARD = (
+    "pixel_values",
+    "image_grid_thw",
+    "num_images",
+    "num_tiles",
+    "pixel_attention_mask",
+    "spatial_shapes",
+    "image_sizes",
+    "token_type_ids",
+    "mm_token_type_ids",
+    "image_position_ids",
+)
+"""What the forward pass of a model with images needs besides tokens, under TRL's names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """What TRL's `_generate` gave: ids without padding, and which tokens the model wrote (None: all)."""
+
+    prompt_ids: Sequence[Sequence[int]]
+    response_ids: Sequence[Sequence[int]]
+    tool_mask: Sequence[Sequence[int]] | None
+
+
+def conditions_of(trainer: Any) -> Conditions:
+    args, tokenizer = trainer.args, trainer._tokenizer
+    engine = "vllm" if trainer.use_vllm else "transformers"
+    return Conditions(
+        tokenizer=str(getattr(tokenizer, "name_or_path", "")) or _vocabulary(tokenizer),
+        template=str(getattr(tokenizer, "chat_template", None) or "plain"),
+        engine=f"{engine} {version(engine)}",
+        sampling=Sampling(
+            temperature=float(args.temperature),
+            top_p=float(args.top_p),
+            top_k=int(args.top_k or 0),
+            max_tokens=int(trainer.max_completion_length),
+            log_probs=LogProbKind.PROCESSED,
+            repetition_penalty=float(args.repetition_penalty),
+        ),
+        reward=_reward_identity(trainer),
+        version=version("trl"),
+        framework_version=version("torch"),
+        loss=trainer.loss_type,
+        scale=str(trainer.scale_rewards),
+        level=trainer.importance_sampling_level,
+        n_generations=int(trainer.num_generations),
+        beta=float(trainer.beta),
+        epsilon_low=float(trainer.epsilon_low),
+        epsilon_high=float(trainer.epsilon_high),
+        entropy_coef=float(trainer.entropy_coef),
+        temperatures=(float(args.sapo_temperature_pos), float(args.sapo_temperature_neg)),
+        max_completion_length=int(trainer.max_completion_length),
+        is_plain=_is_plain(trainer),
+    )
+
+
+def policy_of(trainer: Any) -> PolicyRef:
+    """The weights as they are: the optimizer step that they are of, and the sha256 of every parameter and buffer."""
+    digest = hashlib.sha256()
+    torch = importlib.import_module("torch")
+    for name, tensor in sorted(trainer.accelerator.unwrap_model(trainer.model).state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        digest.update(memoryview(flat.view(torch.uint8).numpy()) if flat.numel() else b"")
+    return PolicyRef(version=int(trainer.state.global_step), artifact_hash=digest.hexdigest())
+
+
+def row_numbers(output: Mapping[str, Any]) -> Any:
+    """A tensor [B] of 0, 1, ...: it goes through TRL's shuffling and splitting with the rows that it names."""
+    torch = importlib.import_module("torch")
+    return torch.arange(len(output["completion_ids"]), device=output["completion_ids"].device)
+
+
+def without(output: Mapping[str, Any], rows: Sequence[int]) -> dict[str, Any]:
+    """The buffer with these rows out of the loss. They stay in the attention, so that nothing else about the others
+    changes; TRL counts the tokens of a generation after masking, and so does this."""
+    torch = importlib.import_module("torch")
+    completion = output["completion_mask"]
+    tool_mask = output["tool_mask"].clone() if "tool_mask" in output else torch.ones_like(completion)
+    left_out = (completion[list(rows)] * tool_mask[list(rows)]).sum()
+    tool_mask[list(rows)] = 0
+    return {**output, "tool_mask": tool_mask, "num_items_in_batch": output["num_items_in_batch"] - left_out}
+
+
+def current_log_probs(trainer: Any, output: Mapping[str, Any]) -> Any:
+    """The trainer's log-probs of a fresh generation: TRL's own where it computed them (for the loss, or for a sampler's
+    correction), else by one more forward pass, which draws from no random state of the training."""
+    if "old_per_token_logps" in output:
+        return output["old_per_token_logps"]
+    torch = importlib.import_module("torch")
+    ids = torch.cat([output["prompt_ids"], output["completion_ids"]], dim=1)
+    attended = torch.cat([output["prompt_mask"], output["completion_mask"]], dim=1)
+    with torch.no_grad(), torch.random.fork_rng():
+        found, _, _ = trainer._get_per_token_logps_and_entropies(
+            trainer.model,
+            ids,
+            attended,
+            output["completion_ids"].size(1),
+            batch_size=trainer.args.per_device_train_batch_size,
+            **{name: output[name] for name in _FORWARD if name in output},
+        )
+    return found
+
+
+def generation_of(
+    trainer: Any,
+    rollout_id: int,
+    policy: PolicyRef,
+    inputs: Sequence[Mapping[str, Any]],
+    generated: Generated,
+    rewards: Any,
+    output: Mapping[str, Any],
+) -> Generation:
+    """`rewards` [B, functions] as TRL gathered them, NaN where a function has no opinion."""
+    size = int(trainer.num_generations)
+    per_function, weights = _array(rewards), _array(trainer.reward_weights)
+    names = [str(name) for name in trainer.reward_func_names]
+    current = _array(current_log_probs(trainer, output))
+    old, reference = _maybe(output, "old_per_token_logps"), _maybe(output, "ref_per_token_logps")
+    sampler = _maybe(output, "sampling_per_token_logps")
+    # What a sampler could not score carries NaN; TRL corrects nothing there, which is to take the trainer's own number.
+    behavior = current if sampler is None else np.where(np.isnan(sampler), current, sampler)
+    loss_mask = _array(output["completion_mask"])
+    if "tool_mask" in output:
+        loss_mask = loss_mask * _array(output["tool_mask"])
+    advantages = _array(output["advantages"])
+    ends = {*trainer.eos_token_ids}
+    rows: list[RowFacts] = []
+    group_id, prompts = "", len(inputs) // size
+    for index, given in enumerate(inputs):
+        if index % size == 0:
+            group_id = new_id()
+        response = np.asarray(generated.response_ids[index], np.int32)
+        length = len(response)
+        known = ~np.isnan(per_function[index])
+        mask = np.ones(length, np.bool_)
+        if generated.tool_mask is not None:
+            mask = np.asarray(generated.tool_mask[index], np.bool_)
+        rows.append(
+            RowFacts(
+                identity=new_identity(group_id, index % size, size),
+                prompt_hash=hashlib.sha256(_text(given.get("prompt")).encode()).hexdigest(),
+                number=rollout_id * prompts + index // size,
+                prompt_ids=np.asarray(generated.prompt_ids[index], np.int32),
+                response_ids=response,
+                action_mask=mask,
+                loss_mask=loss_mask[index, :length].astype(np.bool_),
+                is_stopped=bool(length) and int(response[-1]) in ends,
+                behavior=behavior[index, :length],
+                current=current[index, :length],
+                old=None if old is None else old[index, :length],
+                reference=None if reference is None else reference[index, :length],
+                raw_reward=float((per_function[index] * weights)[known].sum(dtype=np.float32)) if known.any() else None,
+                components={name: float(per_function[index, at]) for at, name in enumerate(names) if known[at]},
+                advantage=float(advantages[index]),
+            )
+        )
+    return Generation(
+        rollout_id=rollout_id,
+        policy=policy,
+        rows=tuple(rows),
+        tokens=float(output["num_items_in_batch"]),
+        steps_per_generation=int(trainer.args.steps_per_generation),
+    )
+
+
+def micro_step_of(rows: Any, log_probs: Any, entropies: Any, loss: Any, accumulated: int) -> MicroStep:
+    return MicroStep(
+        rows=tuple(int(row) for row in rows.tolist()),
+        log_probs=_array(log_probs),
+        entropies=_array(entropies),
+        loss=float(loss.detach()),
+        accumulated=accumulated,
+    )
+
+
+def _array(tensor: Any) -> FloatArray:
+    values: FloatArray = tensor.detach().float().cpu().numpy().copy()
+    return values
+
+
+def _maybe(output: Mapping[str, Any], name: str) -> FloatArray | None:
+    return None if output.get(name) is None else _array(output[name])
+
+
+def _text(prompt: object) -> str:
+    return prompt if isinstance(prompt, str) else json.dumps(prompt, sort_keys=True, default=repr)
+
+
+def _vocabulary(tokenizer: Any) -> str:
+    return hashlib.sha256(json.dumps(sorted(tokenizer.get_vocab().items())).encode()).hexdigest()
+
+
+def _reward_identity(trainer: Any) -> RewardIdentity:
+    """The functions and their weights; the hash is over their source, where Python can find it."""
+    digest = hashlib.sha256()
+    for function, weight in zip(trainer.reward_funcs, trainer.reward_weights.tolist(), strict=True):
+        try:
+            source = inspect.getsource(function)
+        except (TypeError, OSError):
+            source = f"{type(function).__module__}.{type(function).__qualname__}"
+        digest.update(f"{weight!r}\n{source}\n".encode())
+    rule_id = "+".join(str(name) for name in trainer.reward_func_names)
+    return RewardIdentity(rule_id=rule_id[:200], version="1", hash=digest.hexdigest())
+
+
+def _is_plain(trainer: Any) -> bool:
+    args = trainer.args
+    return (
+        not (trainer.use_vllm and trainer.vllm_importance_sampling_correction)
+        and trainer.top_entropy_quantile >= 1.0
+        and args.delta is None
+        and trainer.off_policy_mask_threshold is None
+        and not trainer._entropy_bonus_enabled
+        and not trainer.aux_loss_enabled
+        and trainer.multi_objective_aggregation == "sum_then_normalize"
+    )

@@ -1,0 +1,27 @@
+"""What the user's script says about its run in the ledger."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rollbook.infra.settings import Settings
+from rollbook.producers.client import Options
+from rollbook.producers.trl.facts import StepFacts
+from rollbook.schemas.records.run import Enforcement
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRun:
+    """One training is one run: `run_id` is used once. `max_mean_abs_log_ratio` is the drift limit in nats, between the
+    sampler's log-probs and the trainer's own. `on_step` hears of each optimizer step with everything that went into it,
+    in the training's thread; what it raises is logged."""
+
+    settings: Settings
+    run_id: str
+    enforcement: Enforcement = Enforcement.GATE
+    learner_id: str = "trl"
+    worker_id: str = "trl-rollout"
+    max_lag: int = 1
+    max_mean_abs_log_ratio: float = 1.0
+    dataset: str = "train"
+    options: Options = field(default_factory=Options)
+    on_step: Callable[[StepFacts], None] | None = None

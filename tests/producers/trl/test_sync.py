@@ -1,0 +1,110 @@
+"""The synchronous trainer: it trains as without the ledger, and its optimizer steps can be computed again."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("trl", reason="TRL is not installed: install rollbook[trl]")
+
+from rollbook.infra.settings import Settings, Topic
+from rollbook.producers import Options, new_id
+from rollbook.producers.trl import LedgerRun, StepFacts
+from rollbook.replay.bundle.cohort import read_cohort
+from rollbook.replay.bundle.model import Producer
+from rollbook.replay.capture import Capture
+from rollbook.replay.capture.plan import CapturePlan
+from rollbook.replay.engine import replay_cohort
+from rollbook.schemas.records.decision import Decision, Outcome
+from rollbook.schemas.records.run import Enforcement
+from rollbook.tests.producers.trl.bundles import recorded_of
+from rollbook.tests.producers.trl.tiny import Shape, fingerprint, train
+from rollbook.tests.producers.world import PATIENT, read_topic
+
+LOSSES = ("grpo", "dapo", "dr_grpo", "bnpo", "cispo", "sapo")
+SCALES = ("group", "batch", "none")
+EVERY = [(loss, scale) for loss in LOSSES for scale in SCALES]
+FEW = [
+    ("grpo", "group"),
+    ("dapo", "batch"),
+    ("dr_grpo", "none"),
+    ("bnpo", "group"),
+    ("cispo", "group"),
+    ("sapo", "none"),
+]
+CHOSEN = EVERY if os.environ.get("ROLLBOOK_TRL_ALL") else FEW
+
+
+def ledger(settings: Settings, enforcement: Enforcement, seen: list[StepFacts] | None = None) -> LedgerRun:
+    return LedgerRun(
+        settings,
+        f"trl-{new_id()}",
+        enforcement=enforcement,
+        options=PATIENT,
+        on_step=None if seen is None else seen.append,
+    )
+
+
+def decisions(run: LedgerRun) -> list[Decision]:
+    found = [one.record for one in read_topic(run.settings, Topic.DECISIONS) if one.key == run.run_id.encode()]
+    return [one for one in found if isinstance(one, Decision)]
+
+
+def accepted(found: Sequence[Decision], record_type: str) -> int:
+    return sum(one.record_type == record_type and one.outcome is Outcome.ACCEPTED for one in found)
+
+
+@pytest.mark.parametrize("enforcement", list(Enforcement))
+def test_the_final_weights_are_those_of_plain_trl_and_the_log_tells_of_every_update(
+    processed: Settings, tmp_path: Path, enforcement: Enforcement
+) -> None:
+    plain = fingerprint(train(tmp_path, Shape()))
+    run = ledger(processed, enforcement)
+    recorded = train(tmp_path, Shape(), run)
+    assert fingerprint(recorded) == plain
+    assert recorded.ledger_lost == 0
+    found = decisions(run)
+    assert [(one.record_type, one.reason) for one in found if one.outcome is Outcome.REJECTED or one.violation] == []
+    # Eight optimizer steps: two buffers of eight completions, each two passes of two steps.
+    assert [accepted(found, kind) for kind in ("Generated", "Reserve", "Admit", "UpdateStarted", "Commit")] == [
+        16,
+        2,
+        2,
+        2,
+        2,
+    ]
+    assert accepted(found, "PolicyPrepared") == accepted(found, "Activate") == accepted(found, "RecordingSealed") == 2
+
+
+@pytest.mark.parametrize("iterations", [1, 2])
+@pytest.mark.parametrize(("loss", "scale"), CHOSEN)
+def test_every_optimizer_step_is_computed_again_under_trls_conventions(
+    processed: Settings, tmp_path: Path, loss: str, scale: str, iterations: int
+) -> None:
+    seen: list[StepFacts] = []
+    # A mean over the tokens of each micro-batch is one formula only where the step is one micro-batch.
+    shape = Shape(loss, scale, iterations, accumulation=1 if loss == "bnpo" else 2)
+    train(tmp_path / "run", shape, ledger(processed, Enforcement.GATE, seen))
+    assert len(seen) == shape.steps
+    capture = Capture(CapturePlan(tmp_path), producer=Producer(commit="trl", dirty_patch_digest="", torch_version=""))
+    with capture:
+        for step in seen:
+            assert capture.record(recorded_of(step))
+    assert capture.counts.written == shape.steps
+    for step in seen:
+        result = replay_cohort(read_cohort(tmp_path / f"replay-{step.generation.rollout_id}-{step.step_id}"))
+        assert result.verdict.value == "pass", result
+
+
+def test_a_broker_that_is_dead_costs_an_observed_training_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    plain = fingerprint(train(tmp_path, Shape()))
+    options = Options(connect_timeout_s=0.5, close_timeout_s=1.0)
+    nowhere = Settings(bootstrap_servers="127.0.0.1:9")
+    run = LedgerRun(nowhere, f"trl-{new_id()}", enforcement=Enforcement.OBSERVE, options=options)
+    recorded = train(tmp_path, Shape(), run)
+    assert fingerprint(recorded) == plain
+    assert "training goes on unrecorded" in caplog.text
+    assert recorded.ledger_lost > 0
