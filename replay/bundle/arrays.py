@@ -38,6 +38,8 @@ def nbytes(values: ArrayLike) -> int:
 def floats(values: ArrayLike) -> NDArray[np.float32]:
     """float32, flat, on the host; what is narrower (bfloat16) is widened."""
     if hasattr(values, "detach"):
+        if values.is_complex():  # whose imaginary part torch would drop with a mere warning
+            raise TypeError
         values = values.detach().float().cpu().numpy()
     return np.array(_numeric(np.asarray(values)), np.float32).ravel()
 

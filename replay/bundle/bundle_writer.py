@@ -112,6 +112,7 @@ class BundleWriter:
         """What the trainer computed, apart from the tensors. `loss`: loss, pg_loss, entropy_loss, pg_clipfrac, ppo_kl;
         `value_loss`: value_loss, and value_clipfrac where it is known. Raises `BadBundle` for what no bundle can
         hold."""
+        self._open("expect")
         try:
             self._draft = replace(
                 self._draft,
@@ -127,7 +128,11 @@ class BundleWriter:
 
     def promise(self, *stages: StageId, capability: Capability = Capability.RECOMPUTE) -> None:
         """What a reader can do with these stages. Of the others, all whose numbers are there can be recomputed."""
-        self._promised |= {stage: StageContract(stage=stage, capability=capability) for stage in stages}
+        self._open("promise")
+        try:
+            self._promised |= {stage: StageContract(stage=stage, capability=capability) for stage in stages}
+        except ValidationError as error:
+            raise BadBundle(str(self._path), *problems_of(MANIFEST, error)) from None
 
     def check(self, ranks: Sequence[int] | None = None) -> tuple[Problem, ...]:
         """Everything for which a strict reader would refuse the bundle; nothing is written."""
@@ -166,12 +171,20 @@ class BundleWriter:
         """What a library says of values that are no numbers is told with the field's name, and without the values."""
         try:
             return made(values)
-        except (ValueError, TypeError, OverflowError):
+        except (
+            ValueError,
+            TypeError,
+            OverflowError,
+            RuntimeError,
+        ):  # the last: a tensor without data, or of a lost device
             problem = Problem(file, name, "not numbers, or more than one where one belongs", "give a tensor or list")
             raise BadBundle(str(self._path), problem) from None
 
     def _once(self, name: str, given: Mapping[str, object], noun: str) -> None:
-        if self._finalized is not None:
-            raise BadInput(f"{noun}.{name}: the bundle is written already: give everything before finalize")
+        self._open(f"{noun}.{name}")
         if name in given:
             raise BadInput(f"{noun}.{name} was given already: give each once, for all samples in index order")
+
+    def _open(self, what: str) -> None:
+        if self._finalized is not None:
+            raise BadInput(f"{what}: the bundle is written already: give everything before finalize")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rollbook.replay.engine import Watch
 from rollbook.replay.html.figures import library
-from rollbook.replay.html.page import Shown, write_page
+from rollbook.replay.html.page import Shown, spare, write_page
 from rollbook.replay.html.pictures import Gallery
 
 
@@ -13,7 +13,8 @@ from rollbook.replay.html.pictures import Gallery
 class Album:
     """The pictures of one or several bundles for the page at `path`; with None nothing is taken and nothing written.
 
-    Raises `EnvironmentFault` at once where the plotting library is missing, and not after the work.
+    Raises `EnvironmentFault` at once where the plotting library is missing, and `BadInput` where the page would destroy
+    something, and not after the work.
     """
 
     path: Path | None
@@ -22,6 +23,7 @@ class Album:
     def __post_init__(self) -> None:
         if self.path is not None:
             library()
+            spare(self.path)
 
     def watch(self) -> Watch | None:
         """What takes the pictures of the next bundle."""

@@ -14,6 +14,7 @@ from html import escape
 from pathlib import Path
 
 from rollbook.replay.besidetext import details, heading
+from rollbook.replay.bundle.model import COMPLETE, MANIFEST
 from rollbook.replay.handover import Handover
 from rollbook.replay.html.figures import distribution, error_map, errors, script
 from rollbook.replay.html.pictures import Picture
@@ -23,6 +24,8 @@ from rollbook.replay.stages import STAGES
 from rollbook.replay.text import plural, visible
 from rollbook.schemas.errors import BadInput
 
+_START = b"<!doctype html"
+_OF_BUNDLE = (MANIFEST, COMPLETE)
 _DRAW = """
 for (const holder of document.querySelectorAll("script[type='application/json']")) {
   const figure = JSON.parse(holder.textContent);
@@ -55,6 +58,26 @@ class Shown:
 
     report: ReplayReport
     handovers: tuple[Handover, ...] = ()
+
+
+def spare(path: Path) -> None:
+    """Raises `BadInput` where a page at `path` would destroy something: a file of a bundle, whose numbers may exist
+    nowhere else, or any other that is no page. An empty one, a device and a pipe are taken."""
+    target = path.resolve()
+    try:
+        bundle = next((one for one in target.parents if any((one / name).is_file() for name in _OF_BUNDLE)), None)
+        if bundle is not None:
+            raise BadInput(
+                f"--html {visible(path)} lies inside the bundle {visible(bundle)}: name a file outside of it"
+            )
+        if target.is_file() and target.stat().st_size:
+            with target.open("rb") as file:
+                if file.read(len(_START)).lower() != _START:
+                    raise BadInput(
+                        f"--html {visible(path)} is there already and is no page: name another file, or delete it first"
+                    )
+    except OSError as error:
+        raise BadInput(f"cannot write the page {visible(path)}: {error.strerror}; check the path") from None
 
 
 def write_page(path: Path, reports: Sequence[Shown], pictures: Sequence[Sequence[Picture]]) -> None:

@@ -193,7 +193,7 @@ def test_the_command_writes_the_page_and_keeps_its_exit_code(tmp_path: Path, wro
 
 def test_a_page_replaces_what_a_link_names_and_not_the_link(tmp_path: Path) -> None:
     target, link = tmp_path / "answer.html", tmp_path / "latest.html"
-    target.write_text("old")
+    target.write_text("<!doctype html>old")
     link.symlink_to(target)
     assert CliRunner().invoke(app, ["replay", str(FIXTURES / "full-k1"), "--html", str(link)]).exit_code == 0
     assert link.is_symlink()
@@ -255,6 +255,30 @@ def test_a_page_that_cannot_be_written_is_bad_input(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["replay", str(FIXTURES / "full-k1"), "--html", str(target)])
     assert isinstance(result.exception, BadInput)
     assert "cannot write the page" in str(result.exception)
+
+
+@pytest.mark.parametrize("inside", ["manifest.json", "COMPLETE", "answer.html", "payloads/kl.pt", "payloads/new.html"])
+def test_a_page_never_lands_in_a_bundle(tmp_path: Path, inside: str) -> None:
+    bundle = edit_bundle(FIXTURES / "full-k1", tmp_path / "k1")
+    before = {path: path.read_bytes() for path in bundle.rglob("*") if path.is_file()}
+    (tmp_path / "link.html").symlink_to(bundle / inside)
+    for target in (bundle / inside, tmp_path / "link.html"):
+        result = CliRunner().invoke(app, ["replay", str(bundle), "--html", str(target)])
+        assert isinstance(result.exception, BadInput)
+        assert "inside the bundle" in str(result.exception)
+    assert {path: path.read_bytes() for path in bundle.rglob("*") if path.is_file()} == before
+
+
+def test_a_page_replaces_nothing_but_a_page(tmp_path: Path) -> None:
+    weights, empty = tmp_path / "weights.pt", tmp_path / "empty.html"
+    weights.write_bytes(b"irreplaceable")
+    empty.touch()
+    result = CliRunner().invoke(app, ["replay", str(FIXTURES / "full-k1"), "--html", str(weights)])
+    assert isinstance(result.exception, BadInput)
+    assert "is no page" in str(result.exception)
+    assert weights.read_bytes() == b"irreplaceable"
+    for _ in range(2):
+        assert CliRunner().invoke(app, ["replay", str(FIXTURES / "full-k1"), "--html", str(empty)]).exit_code == 0
 
 
 def test_who_asks_for_no_page_waits_for_no_plotting_library() -> None:

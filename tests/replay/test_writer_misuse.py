@@ -13,6 +13,7 @@ import torch
 from rollbook.replay.bundle.bundle_writer import BundleWriter
 from rollbook.replay.bundle.cohort import read_cohort, validate
 from rollbook.replay.bundle.contextparallel import Order, context_parallel
+from rollbook.replay.bundle.model import StageId
 from rollbook.schemas.errors import BadInput
 from rollbook.tests.replay import by_hand
 from rollbook.tests.replay.reseal import FIXTURES, Json, edit_bundle
@@ -33,6 +34,9 @@ MISUSES: list[tuple[str, Callable[[Path], object], str]] = [
     ("texts as numbers", lambda path: payload(path, ["1.5"] * 5), "payloads.kl: not numbers"),
     ("dates", lambda path: payload(path, np.zeros(5, "M8[s]")), "payloads.kl: not numbers"),
     ("complex numbers", lambda path: payload(path, np.zeros(5, complex)), "payloads.kl: not numbers"),
+    ("complex tensors", lambda path: payload(path, torch.zeros(5, dtype=torch.complex64)), "payloads.kl: not numbers"),
+    ("tensors without data", lambda path: payload(path, torch.empty(5, device="meta")), "payloads.kl: not numbers"),
+    ("an unknown stage", lambda path: by_hand.writer(path / "b").promise("loss"), "stage: input should be"),  # type: ignore[arg-type]
     ("nothing", lambda path: payload(path, [None] * 5), "payloads.kl: not numbers"),
     ("lists of other lengths", lambda path: payload(path, [[1], [2, 3]]), "payloads.kl: not numbers"),
     ("rewards as texts", lambda _: by_hand.index(rows=by_hand.rows(raw_rewards=["1", "0"])), "samples.raw_reward"),
@@ -47,6 +51,23 @@ MISUSES: list[tuple[str, Callable[[Path], object], str]] = [
     ("lengths as texts", lambda _: context_parallel(**{**ZIGZAG, "total_lengths": ["6", "7"]}), "no whole numbers"),
     ("a group of one", lambda _: context_parallel(**{**ZIGZAG, "ranks": (0,)}), "context_parallel: ranks"),
 ]
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        lambda writer: writer.payload("returns", by_hand.TENSORS["kl"]),
+        lambda writer: writer.terms("pg_loss", [0.0, 0.0]),
+        lambda writer: writer.expect(raw_rewards=[1.0, 0.0]),
+        lambda writer: writer.promise(StageId.LOSS_POLICY),
+    ],
+    ids=["payload", "terms", "expect", "promise"],
+)
+def test_what_comes_after_finalize_is_refused_not_lost(tmp_path: Path, late: Callable[[BundleWriter], None]) -> None:
+    writer = by_hand.writer(tmp_path / "b")
+    writer.finalize()
+    with pytest.raises(BadInput, match="written already"):
+        late(writer)
 
 
 @pytest.mark.parametrize(("use", "message"), [case[1:] for case in MISUSES], ids=[case[0] for case in MISUSES])
