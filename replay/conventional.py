@@ -5,8 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from rollbook.replay.batch import Batch, Chain
-from rollbook.replay.bundle.convention import Conventions, NamedConvention
+from rollbook.replay.bundle.convention import Conventions, NamedConvention, WholeBatch
 from rollbook.replay.bundle.model import Config, Index, StageId
+from rollbook.replay.dialects.cells import too_uneven
+from rollbook.replay.dialects import bundleformat
 from rollbook.replay.dialects.convention import AdvantageConvention, LossConvention
 from rollbook.replay.dialects.corrections import corrected
 from rollbook.replay.dialects.estimate import Rewarded, estimate, groups_of, placed_at_end
@@ -26,6 +28,14 @@ _ADVANTAGES: Mapping[tuple[str, str, str], AdvantageConvention] = {
 _LOSSES: Mapping[tuple[str, str, str], LossConvention] = {(one.framework, one.version, one.name): one for one in LOSSES}
 
 
+_LOSS_OF_FORMAT = NamedConvention(
+    framework=bundleformat.FRAMEWORK, version=bundleformat.VERSION, name=next(iter(bundleformat.LOSSES))
+)
+_MOST_CELLS = 2**26
+_MOST_PADDING = 8
+"""Rows are laid side by side, so one long row among many short ones would take memory without bound."""
+
+
 def conventions_of(config: Config) -> Conventions:
     """Those of a bundle, all absent in format 1.0.0."""
     return config.conventions or Conventions()
@@ -36,7 +46,10 @@ def names_advantages(config: Config) -> bool:
 
 
 def names_loss(config: Config) -> bool:
-    return conventions_of(config).loss is not None
+    """Also where corrections or totals are stated alone: they are then of the loss of format 1.0.0, which is not what
+    it is without them."""
+    named = conventions_of(config)
+    return named.loss is not None or bool(named.corrections) or named.whole_batch != WholeBatch()
 
 
 def needs_values(config: Config) -> bool:
@@ -57,10 +70,31 @@ def unknown_advantages(index: Index) -> str | None:
     return None if named is None or _key(named) in _ADVANTAGES else _unknown("advantages", named)
 
 
+def uncomputable_advantages(index: Index) -> str | None:
+    """Rows for which the named convention of advantages has no answer, or which would be mostly padding."""
+    if (whitening := _rule(index.config).whitening) is not None:
+        tokens = sum(sample.loss_mask.count(1) for sample in index.samples)
+        if tokens < whitening.least_tokens:
+            return f"whitening needs {whitening.least_tokens} tokens that count, the bundle has {tokens}"
+    return too_uneven([sample.response_length for sample in index.samples])
+
+
 def unknown_loss(index: Index) -> str | None:
     """A named convention of losses that is not known."""
     named = conventions_of(index.config).loss
     return None if named is None or _key(named) in _LOSSES else _unknown("loss", named)
+
+
+def too_uneven(index: Index) -> str | None:
+    """Rows of which a matrix would be mostly padding, and too large."""
+    lengths = [sample.response_length for sample in index.samples]
+    cells = len(lengths) * max(lengths)
+    if cells <= max(_MOST_CELLS, _MOST_PADDING * sum(lengths)):
+        return None
+    return (
+        f"{len(lengths):,} samples of up to {max(lengths):,} tokens are too uneven for a named convention; "
+        "capture a smaller step"
+    )
 
 
 def of_whole_batch(config: Config, stage: StageId) -> bool:
@@ -122,7 +156,7 @@ def advantages(chain: Chain) -> Results:
 def policy_terms(chain: Chain) -> Results:
     """The scalars of the loss, and each sample's masked mean of them."""
     config, named = chain.batch.config, conventions_of(chain.batch.config)
-    convention = _LOSSES[_key(_required(named.loss))]
+    convention = _LOSSES[_key(named.loss or _LOSS_OF_FORMAT)]
     rows = _Rows(chain.batch)
     xp = rows.xp
     new, old, advantage, entropy = (

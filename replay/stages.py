@@ -78,7 +78,7 @@ STAGES: Mapping[StageId, Stage] = {
             (Input("rewards", Origin.CHAIN), *_index("response_length"), *_config("advantage_estimator"),
              Input("values", Origin.PAYLOAD, conventional.needs_values, "a named convention estimates from values")),
             (_payload("advantages"), _payload("returns", optional=True)),
-            recompute.advantages, topologies.estimator_of_whole_rows,
+            recompute.advantages, topologies.advantages,
         ),
         Stage(
             StageId.LOSS_POLICY, "v1", Capability.RECOMPUTE,

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from rollbook.replay import conventional, criticloss
 from rollbook.replay.bundle.model import Index
+from rollbook.replay.dialects.cells import too_uneven
 from rollbook.replay.kernels.kl import ESTIMATORS
 from rollbook.replay.text import visible
 
@@ -65,13 +66,22 @@ def flattened(index: Index) -> str | None:
 
 def estimator_of_whole_rows(index: Index) -> str | None:
     """What advantages and losses are refused for."""
-    return estimator(index) or context_parallel(index)
+    uneven = conventional.too_uneven(index) if conventional.names_advantages(index.config) else None
+    return estimator(index) or context_parallel(index) or uneven
+
+
+def advantages(index: Index) -> str | None:
+    """What advantages are refused for. A named convention needs rows that it has an answer for."""
+    if refused := estimator_of_whole_rows(index):
+        return refused
+    return conventional.uncomputable_advantages(index) if conventional.names_advantages(index.config) else None
 
 
 def loss(index: Index) -> str | None:
     """What policy losses are refused for."""
     if conventional.names_loss(index.config):
-        return conventional.unknown_loss(index) or context_parallel(index)
+        uneven = too_uneven([sample.response_length for sample in index.samples])
+        return conventional.unknown_loss(index) or context_parallel(index) or uneven
     return estimator_of_whole_rows(index)
 
 

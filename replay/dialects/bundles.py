@@ -14,15 +14,13 @@ from numpy.typing import NDArray
 from rollbook.replay.bundle.bundle import Bundle, Cohort
 from rollbook.replay.bundle.convention import Conventions, NamedConvention
 from rollbook.replay.bundle.model import StageId
+from rollbook.replay.dialects.cells import too_uneven
 from rollbook.replay.dialects.corrections import corrected
 from rollbook.replay.dialects.estimate import Rewarded, placed_at_end
 from rollbook.replay.dialects.loss import Bounds, Policies
 from rollbook.replay.dialects.search import LossGiven, Match, Tolerance, rank_advantages, rank_losses
 from rollbook.replay.kernels.aggregate import Totals
 from rollbook.schemas.errors import BadInput
-
-_MOST_CELLS = 2**26
-"""Rows of very different lengths would be mostly padding."""
 
 Floats = NDArray[np.float64]
 
@@ -93,11 +91,8 @@ class _Rows:
 def _rows(bundle: Bundle) -> _Rows:
     samples = bundle.index.samples
     lengths = np.array([sample.response_length for sample in samples])
-    if lengths.size * int(lengths.max()) > _MOST_CELLS:
-        raise BadInput(
-            f"{bundle.path}: {lengths.size} samples of up to {lengths.max()} tokens are too uneven to search; "
-            "capture a smaller step"
-        )
+    if uneven := too_uneven(lengths.tolist()):
+        raise BadInput(f"{bundle.path}: {uneven}: capture a smaller step")
     there = np.arange(int(lengths.max()))[None, :] < lengths[:, None]
     mask = np.zeros(there.shape, dtype=np.bool_)
     mask[there] = np.frombuffer(b"".join(sample.loss_mask for sample in samples), dtype=np.bool_)

@@ -27,6 +27,10 @@ class Whitening:
     fewest: int | None = None
     masking: Masking = Masking.SELECT
 
+    @property
+    def least_tokens(self) -> int:
+        return self.ddof + 1 if self.fewest is None else self.fewest
+
 
 def whiten(values: Array, mask: Array, rule: Whitening) -> Array:
     """values: float [rows, tokens]; mask: bool [rows, tokens]; returns float [rows, tokens], masked ones not hidden.
@@ -35,9 +39,8 @@ def whiten(values: Array, mask: Array, rule: Whitening) -> Array:
     """
     xp = namespace(values, mask)
     tokens = float(count(mask, values))
-    fewest = rule.ddof + 1 if rule.fewest is None else rule.fewest
-    if tokens < fewest:
-        raise ValueError(f"whitening needs {fewest} tokens that count, not {tokens:.0f}")
+    if tokens < rule.least_tokens:
+        raise ValueError(f"whitening needs {rule.least_tokens} tokens that count, not {tokens:.0f}")
     ddof = rule.ddof if tokens > rule.ddof else 0
     mean = masked_mean(values, mask, masking=rule.masking)
     if not rule.scale:
