@@ -7,8 +7,8 @@ from typing import Any
 from rollbook.replay.batch import Batch, Chain
 from rollbook.replay.bundle.convention import Conventions, NamedConvention, WholeBatch
 from rollbook.replay.bundle.model import Config, Index, StageId
-from rollbook.replay.dialects.cells import too_uneven
 from rollbook.replay.dialects import bundleformat
+from rollbook.replay.dialects.cells import too_uneven
 from rollbook.replay.dialects.convention import AdvantageConvention, LossConvention
 from rollbook.replay.dialects.corrections import corrected
 from rollbook.replay.dialects.estimate import Rewarded, estimate, groups_of, placed_at_end
@@ -31,9 +31,6 @@ _LOSSES: Mapping[tuple[str, str, str], LossConvention] = {(one.framework, one.ve
 _LOSS_OF_FORMAT = NamedConvention(
     framework=bundleformat.FRAMEWORK, version=bundleformat.VERSION, name=next(iter(bundleformat.LOSSES))
 )
-_MOST_CELLS = 2**26
-_MOST_PADDING = 8
-"""Rows are laid side by side, so one long row among many short ones would take memory without bound."""
 
 
 def conventions_of(config: Config) -> Conventions:
@@ -83,18 +80,6 @@ def unknown_loss(index: Index) -> str | None:
     """A named convention of losses that is not known."""
     named = conventions_of(index.config).loss
     return None if named is None or _key(named) in _LOSSES else _unknown("loss", named)
-
-
-def too_uneven(index: Index) -> str | None:
-    """Rows of which a matrix would be mostly padding, and too large."""
-    lengths = [sample.response_length for sample in index.samples]
-    cells = len(lengths) * max(lengths)
-    if cells <= max(_MOST_CELLS, _MOST_PADDING * sum(lengths)):
-        return None
-    return (
-        f"{len(lengths):,} samples of up to {max(lengths):,} tokens are too uneven for a named convention; "
-        "capture a smaller step"
-    )
 
 
 def of_whole_batch(config: Config, stage: StageId) -> bool:

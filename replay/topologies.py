@@ -66,8 +66,7 @@ def flattened(index: Index) -> str | None:
 
 def estimator_of_whole_rows(index: Index) -> str | None:
     """What advantages and losses are refused for."""
-    uneven = conventional.too_uneven(index) if conventional.names_advantages(index.config) else None
-    return estimator(index) or context_parallel(index) or uneven
+    return estimator(index) or context_parallel(index)
 
 
 def advantages(index: Index) -> str | None:
