@@ -6,7 +6,7 @@ A bundle without them is of format 1.0.0, whose conventions are fixed.
 """
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import (
     BaseModel,
@@ -15,6 +15,7 @@ from pydantic import (
     SerializerFunctionWrapHandler,
     StringConstraints,
     model_serializer,
+    model_validator,
 )
 
 Label = Annotated[str, StringConstraints(min_length=1, max_length=256)]
@@ -71,6 +72,12 @@ class Correction(Part):
     most: Positive | None = None
     outside: Annotated[Outlier, Field(strict=False)] = Outlier.TRUNCATE
     limit: Positive | None = None
+
+    @model_validator(mode="after")
+    def _bounds_in_order(self) -> Self:
+        if self.least is not None and self.most is not None and self.least > self.most:
+            raise ValueError(f"least {self.least:g} is above most {self.most:g}, so that no ratio lies between them")
+        return self
 
 
 class RewardOnly(Part):

@@ -314,3 +314,33 @@ def test_a_member_is_consumed_or_not(tmp_path: Path) -> None:
 
     problems = validate(edit_bundle(part_of_cohort(tmp_path), tmp_path / "twice", index=twice)).problems
     assert ["sample_id 's-0' twice" in str(problem) for problem in problems] == [True]
+
+
+def stated_alone(folder: Path, conventions: Json) -> Path:
+    """The fixture with conventions that name no loss, and a sampler that gave each token half the probability."""
+
+    def index(content: Json) -> None:
+        content["config"]["conventions"] = conventions
+
+    def manifest(content: Json) -> None:
+        content["format_version"] = "1.1.0"
+
+    old = read_cohort(FIXTURES / "full-k1").bundles[0].tensors["old_log_probs"]
+    sampler = {"rollout_log_probs": lambda _: old - np.float32(np.log(2))}
+    return edit_bundle(FIXTURES / "full-k1", folder, index=index, manifest=manifest, payload=sampler)
+
+
+def test_corrections_and_totals_without_a_named_loss_are_of_the_formats_own(tmp_path: Path) -> None:
+    plain = actual(FIXTURES / "full-k1")
+    doubled = stated_alone(tmp_path / "doubled", {"corrections": [{"most": 5.0}]})
+    averaged = stated_alone(tmp_path / "averaged", {"whole_batch": {"ranks": 3}})
+    nothing = stated_alone(tmp_path / "nothing", {"whole_batch": {"ranks": 1}})
+    assert actual(doubled) == pytest.approx(2 * plain, rel=1e-5)
+    assert actual(averaged) == pytest.approx(3 * plain, rel=1e-5)
+    assert [replayed(one).verdict for one in (doubled, averaged, nothing)] == ["diverges", "diverges", "pass"]
+
+
+def test_corrections_whose_bounds_are_swapped_are_refused(tmp_path: Path) -> None:
+    swapped = stated_alone(tmp_path / "swapped", {"corrections": [{"least": 2.0, "most": 0.5}]})
+    (problem,) = validate(swapped).problems
+    assert "config.conventions.corrections.0: least 2 is above most 0.5" in str(problem)
