@@ -16,7 +16,7 @@ from rollbook.replay.bundle.layout import (
     rank_folder,
     rank_folders,
 )
-from rollbook.replay.bundle.model import COMPLETE, INDEX, MANIFEST, CohortComplete, ShardComplete
+from rollbook.replay.bundle.model import COMPLETE, INDEX, MANIFEST, CohortComplete, Sample, ShardComplete
 from rollbook.replay.bundle.problems import CAPTURE_AGAIN, BadBundle, Problem, Refused
 from rollbook.replay.bundle.reader import MAX_PROBLEMS, Loaded, Metadata, Seal, load, read_json_files
 from rollbook.replay.bundle.reassembly import reassembled
@@ -127,6 +127,7 @@ def _load_ranks(folder: Folder, names: tuple[str, ...]) -> _Read:
         return _Read(problems=(Problem(COMPLETE, "", "missing beside the ranks", _WAIT),))
     bundles: list[Bundle] = []
     problems: list[Problem] = []
+    of_groups: dict[tuple[int, ...], tuple[Sample, ...]] = {}
     try:
         complete = parse(COMPLETE, folder.read(COMPLETE, max_json_bytes(COMPLETE)), CohortComplete)
         problems += _check_ranks(complete, names)
@@ -144,7 +145,7 @@ def _load_ranks(folder: Folder, names: tuple[str, ...]) -> _Read:
             )
             problems += _check_shard(rank, stated, written, loaded)
             if loaded.bundle is not None:
-                bundles.append(loaded.bundle)
+                bundles.append(_sharing(loaded.bundle, of_groups))
         if not problems:
             problems += check_agreement({bundle.rank: bundle.index for bundle in bundles})
         if not problems:
@@ -152,6 +153,18 @@ def _load_ranks(folder: Folder, names: tuple[str, ...]) -> _Read:
     except Refused as refused:
         problems += refused.problems
     return _Read(problems=tuple(problems))
+
+
+def _sharing(bundle: Bundle, of_groups: dict[tuple[int, ...], tuple[Sample, ...]]) -> Bundle:
+    """Each shard of a context-parallel group names the group's whole samples, with a mask entry a token: kept once, or
+    the masks of many shards would take more than all their tensors."""
+    index = bundle.index
+    if index.context_parallel is None:
+        return bundle
+    samples = of_groups.setdefault(index.context_parallel.ranks, index.samples)
+    if samples is index.samples or samples != index.samples:
+        return bundle
+    return replace(bundle, index=index.model_copy(update={"samples": samples}))
 
 
 def _check_ranks(complete: CohortComplete, names: tuple[str, ...]) -> Iterator[Problem]:

@@ -2,7 +2,7 @@
 contradicts itself or another shard is refused by file, field and remedy."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rollbook.replay.bundle import cohort
 from rollbook.replay.bundle.bundle import Bundle
 from rollbook.replay.bundle.bundle_writer import BundleWriter
 from rollbook.replay.bundle.cohort import inspect, read_bundle, read_cohort, validate
@@ -27,6 +28,7 @@ from rollbook.replay.bundle.folder import open_folder
 from rollbook.replay.bundle.model import StageId, World
 from rollbook.replay.bundle.problems import BadBundle
 from rollbook.replay.bundle.reader import load
+from rollbook.replay.bundle.reassembly import reassembled
 from rollbook.replay.bundle.rows import Origin
 from rollbook.replay.bundle.writer import write_bundle, write_cohort
 from rollbook.replay.engine import replay_cohort
@@ -321,3 +323,17 @@ def test_every_token_is_held_exactly_once(
     for shard in shards:
         held = sum(end - start for spans in held_spans(shard, lengths) for start, end in spans)
         assert held == own.count(shard.cp_rank)
+
+
+def test_samples_of_a_group_are_kept_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each shard lists all of them, with a mask entry a token."""
+    seen: list[Bundle] = []
+
+    def watched(bundles: Sequence[Bundle]) -> tuple[Bundle, ...]:
+        seen.extend(bundles)
+        return reassembled(bundles)
+
+    monkeypatch.setattr(cohort, "reassembled", watched)
+    write_shards(tmp_path / "shards", layouts(4, Order.ZIGZAG, [6, 7]), [6, 7])
+    assert validate(tmp_path / "shards").problems == ()
+    assert len({id(bundle.index.samples) for bundle in seen}) == 1 < len(seen)
