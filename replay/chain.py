@@ -49,6 +49,16 @@ class ChainReport:
 
 
 @dataclass(frozen=True, slots=True)
+class _Claim:
+    """What an update's bundle says of itself, and of each step that it names."""
+
+    by: str
+    update_id: str
+    of: str
+    at: Coordinates | None
+
+
+@dataclass(frozen=True, slots=True)
 class _Rollout:
     name: str
     at: Coordinates | None
@@ -72,6 +82,7 @@ def replay_chain(
     names = {one.absolute().name for one in paths}
     links: list[Link] = []
     rollouts: list[_Rollout] = []
+    claims: list[_Claim] = []
     for one in paths:
         cohort = read_cohort(one)
         index = cohort.bundles[0].index
@@ -82,6 +93,8 @@ def replay_chain(
                     "replay the bundle by itself"
                 )
         at = coordinates(index.identity)
+        _agree(one.absolute().name, index, at, claims)
+        claims += _claims(one.absolute().name, index, at)
         # The bundles are in order, so no later step starts from an earlier rollout: its arrays are let go.
         rollouts = [one for one in rollouts if at and one.at and one.at.rollout_id == at.rollout_id]
         handovers = _handovers(cohort, index, rollouts)
@@ -92,6 +105,34 @@ def replay_chain(
     first = next(_divergences(links), None)
     verdict = overall([link.report.verdict for link in links])
     return ChainReport(path, verdict if first is None else Verdict.DIVERGES, tuple(links), first)
+
+
+def _claims(name: str, index: Index, at: Coordinates | None) -> Iterator[_Claim]:
+    if index.links is None or at is None or index.identity.actor_step_id is not None:
+        return
+    yield _Claim(name, index.links.update_id, name, at)
+    for step in index.links.step_bundles:
+        yield _Claim(name, index.links.update_id, step.bundle_id, Coordinates(at.rollout_id, step.step_id))
+
+
+def _agree(name: str, index: Index, at: Coordinates | None, claims: Sequence[_Claim]) -> None:
+    """Raises `BadInput` where a step and its update's bundle contradict one another: numbers of two updates, or of
+    another step, would be held against each other as if they belonged together."""
+    links = index.links
+    for claim in claims:
+        if claim.of == name and claim.at != at:
+            raise BadInput(
+                f"bundle {visible(claim.by)} names '{visible(name)}' as that of {claim.at}, which is of {at}: "
+                "correct the link, or replay the bundle by itself"
+            )
+        if links is None or (claim.of != name and claim.by != links.update_bundle):
+            continue
+        if claim.update_id != links.update_id:
+            raise BadInput(
+                f"bundle {visible(name)} is of update '{visible(links.update_id)}', and bundle {visible(claim.by)}, "
+                f"which is linked to it, of update '{visible(claim.update_id)}': correct the links, or replay the "
+                "bundle by itself"
+            )
 
 
 def _handovers(cohort: Cohort, index: Index, rollouts: Sequence[_Rollout]) -> tuple[Handover, ...]:

@@ -117,6 +117,22 @@ def test_an_update_that_is_none_is_told(tmp_path: Path) -> None:
         replay_chain(tmp_path)
 
 
+def test_a_step_that_is_not_the_one_its_update_names_is_told(tmp_path: Path) -> None:
+    steps = [{"step_id": 5, "bundle_id": "first"}]
+    add(tmp_path, "update", None, links=of_update({"step_bundles": steps}))
+    add(tmp_path, "first", 0)
+    with pytest.raises(BadInput, match="bundle update names 'first' as that of step 120:5, which is of"):
+        replay_chain(tmp_path)
+
+
+@pytest.mark.parametrize("named", [[], [{"step_id": 0, "bundle_id": "step"}]])
+def test_bundles_that_are_linked_and_of_two_updates_are_told(tmp_path: Path, named: list[Json]) -> None:
+    add(tmp_path, "update", None, links=of_update({"step_bundles": named}))
+    add(tmp_path, "step", 0, links=of_update({"update_id": "u-8", "update_bundle": None if named else "update"}))
+    with pytest.raises(BadInput, match=r"bundle step is of update 'u-8', and bundle update, .* of update 'u-7'"):
+        replay_chain(tmp_path)
+
+
 def test_a_step_without_its_rollout_says_what_is_not_compared(tmp_path: Path) -> None:
     add(tmp_path, "step", 0)
     result = CliRunner().invoke(app, ["replay", str(tmp_path), "--chain"])
