@@ -40,7 +40,10 @@ def estimator(index: Index) -> str | None:
         return None
     known = KNOWN_ESTIMATORS.get(name.lower().replace("-", "_"))
     meaning = f" ({known})" if known else ""
-    return f"advantage_estimator '{name}' is not supported{meaning}, only {', '.join(SUPPORTED_ESTIMATORS)}"
+    return (
+        f"advantage_estimator '{name}' is not supported{meaning}, only {', '.join(SUPPORTED_ESTIMATORS)}; "
+        "format 1.1.0 names others in config.conventions.advantages"
+    )
 
 
 def context_parallel(index: Index) -> str | None:
@@ -48,7 +51,7 @@ def context_parallel(index: Index) -> str | None:
     cp = index.identity.rank.cp
     if cp == 1 or index.context_parallel is not None:
         return None
-    return f"context-parallel shards (cp {cp}) are not part of format 1.0.0"
+    return f"context-parallel shards (cp {cp}) are not part of format 1.0.0; record context_parallel, of format 1.1.0"
 
 
 def flattened(index: Index) -> str | None:

@@ -101,7 +101,7 @@ class Grown(Record):
 
 
 class StageId(StrEnum):
-    """The stages of format 1.0.0, in the order in which one feeds the next."""
+    """The stages in the order in which one feeds the next; format 1.0.0 knows the last, and never computes it."""
 
     SAMPLE = "sample"
     REWARD_RAW = "reward.raw"
