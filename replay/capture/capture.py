@@ -82,6 +82,8 @@ class Capture:
             raise BadInput(
                 "several ranks capture, and no attempt is given: give one text to all, another at each start"
             )
+        if self._plan is not None and len(set(where.expected_ranks)) != len(where.expected_ranks):
+            raise BadInput(f"expected_ranks {list(where.expected_ranks)} has a rank twice: list each that writes once")
         self._producer, self._place, self._redactor = producer, where, redactor or Redactor()
         self._max_bytes = max_waiting_bytes
         self._queue: queue.Queue[tuple[Recorded, int] | None] = queue.Queue(max(1, max_waiting))

@@ -145,6 +145,11 @@ def test_only_expected_ranks_of_the_last_pipeline_stage_record(tmp_path: Path, p
     assert (tmp_path / "replay-0-0").exists() is records
 
 
+def test_a_rank_that_is_expected_twice_is_refused_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="a rank twice"):
+        capture(tmp_path, place=Place(expected_ranks=(0, 0), attempt="a"))
+
+
 def test_several_ranks_without_an_attempt_are_refused_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no attempt is given"):
         capture(tmp_path, place=Place(rank=0, expected_ranks=(0, 1)))
