@@ -84,4 +84,5 @@ def clip_doubt(
     ratio = xp.exp(log_probs - old_log_probs)
     bounds = (1 - eps_clip, 1 + eps_clip_high)
     low, high = (xp.abs(ratio - bound) <= _CLIP_STEPS * bound for bound in bounds)
-    return sample_means(xp.astype(low | high, ratio.dtype), mask, lengths)
+    moved = log_probs != old_log_probs  # a ratio of exactly 1 is rounded by nobody, also where a bound is 1
+    return sample_means(xp.astype((low | high) & moved, ratio.dtype), mask, lengths)

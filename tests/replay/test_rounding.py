@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from rollbook.replay.kernels.policy_loss import policy_loss
 from rollbook.replay.report import print_replay
 from rollbook.replay.result import Outcome, StageResult, Verdict
 from rollbook.replay.rounding import group_rounding, sum_rounding
-from rollbook.tests.replay.reseal import FIXTURES
+from rollbook.tests.replay.reseal import FIXTURES, Json, edit_bundle
 
 GROUP = 4
 Normalise = Callable[[torch.Tensor, bool], torch.Tensor]
@@ -215,3 +216,26 @@ def test_a_sum_in_float32_over_terms_that_cancel_agrees() -> None:
     for term in terms:
         running += term
     assert 1e-6 + 1e-5 * abs(exact) < abs(float(running) - exact) <= sum_rounding(terms)[0]
+
+
+def test_a_ratio_of_exactly_one_is_never_in_doubt(tmp_path: Path) -> None:
+    """Bounds of 1 on the policy that sampled: nothing is clipped, whatever share was recorded."""
+
+    def bounds(content: Json) -> None:
+        content["config"] |= {"eps_clip": 0.0, "eps_clip_high": 0.0}
+
+    def share(content: Json) -> None:
+        content["loss.policy"]["pg_clipfrac"] = 5.0
+
+    old = read_bundle(FIXTURES / "loss-only").tensors["old_log_probs"]
+    bundle = edit_bundle(
+        FIXTURES / "loss-only",
+        tmp_path / "on-policy",
+        index=bounds,
+        expected=share,
+        payload={"log_probs": lambda _: old},
+    )
+    (loss,) = (one for one in replay_bundle(read_bundle(bundle)).ranks[0].stages if one.stage == "loss.policy")
+    (found,) = (field for field in loss.fields if field.field == "pg_clipfrac")
+    assert found.first is not None
+    assert (found.first.expected, found.first.actual) == (5.0, 0.0)
