@@ -19,6 +19,7 @@ from rollbook.replay.kernels.aggregate import Totals, aggregate
 from rollbook.replay.kernels.array import Array, device, namespace
 from rollbook.replay.kernels.groups import Level, Normalization, normalize
 from rollbook.replay.kernels.masked import count, hide
+from rollbook.replay.rounding import Floats
 from rollbook.replay.stage import Results
 from rollbook.replay.text import visible
 
@@ -139,7 +140,8 @@ def advantages(chain: Chain) -> Results:
 
 
 def policy_terms(chain: Chain) -> Results:
-    """The scalars of the loss, and each sample's masked mean of them."""
+    """The scalars of the loss, and each sample's masked mean of them; `absolute_*`: what the scalars would be of the
+    absolute values of their tokens, which is what a float32 sum of them is rounded by."""
     config, named = chain.batch.config, conventions_of(chain.batch.config)
     convention = _LOSSES[_key(named.loss or _LOSS_OF_FORMAT)]
     rows = _Rows(chain.batch)
@@ -169,9 +171,24 @@ def policy_terms(chain: Chain) -> Results:
         "pg_clipfrac": aggregate(tokens["pg_clipfrac"], kept, convention.rule.metrics),
         "ppo_kl": aggregate(tokens["ppo_kl"], kept, convention.rule.metrics),
     }
+    absolute = {
+        f"absolute_{name}": aggregate(xp.abs(tokens[name]), kept, rule, totals)
+        for name, rule in (("pg_loss", convention.rule.aggregation), ("entropy_loss", convention.rule.aggregation))
+    } | {
+        f"absolute_{name}": aggregate(xp.abs(tokens[name]), kept, convention.rule.metrics)
+        for name in ("pg_clipfrac", "ppo_kl")
+    }
     rows_count = xp.clip(count(kept, new, axis=1), 1.0, None)
     means = {f"sample_{name}": xp.sum(hide(value, kept), axis=1) / rows_count for name, value in tokens.items()}
-    return {name: xp.astype(value, xp.float32) for name, value in {**scalars, **means}.items()}
+    return {name: xp.astype(value, xp.float32) for name, value in {**scalars, **absolute, **means}.items()}
+
+
+def clip_share(chain: Chain, shares: Floats) -> float:
+    """What a share of each sample's tokens [samples] is of the batch, as the convention counts clipped tokens."""
+    named, rows = conventions_of(chain.batch.config), _Rows(chain.batch)
+    xp = rows.xp
+    spread = xp.asarray(shares, device=device(rows.mask))[:, None] * xp.astype(rows.mask, xp.float64)
+    return float(aggregate(spread, rows.mask, _LOSSES[_key(named.loss or _LOSS_OF_FORMAT)].rule.metrics))
 
 
 def _tokens(found: PolicyLoss, entropy: Array) -> dict[str, Array]:

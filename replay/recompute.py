@@ -111,10 +111,14 @@ def loss_rounding(chain: Chain, results: Results) -> Roundings:
         for samples, tokens in blocks(batch.lengths)
     ]
     clipped = np.concatenate([np.asarray(one).astype(np.float64) for one in doubt])
+    doubtful: float = clipped.sum()
+    if conventional.names_loss(config):  # a mean, or divided by totals: not the sum of its terms
+        terms = {name: results[f"absolute_{name}"] for name in names}
+        doubtful = conventional.clip_share(chain, clipped)
     sums = {name: sum_rounding(terms[name]) for name in names}
     return {
         **sums,
         "loss": sum_rounding(terms["pg_loss"], config.entropy_coef * terms["entropy_loss"]),
-        "pg_clipfrac": sums["pg_clipfrac"] + clipped.sum(),
+        "pg_clipfrac": sums["pg_clipfrac"] + doubtful,
         "sample_pg_clipfrac": clipped,
     }

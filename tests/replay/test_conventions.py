@@ -344,3 +344,27 @@ def test_corrections_whose_bounds_are_swapped_are_refused(tmp_path: Path) -> Non
     swapped = stated_alone(tmp_path / "swapped", {"corrections": [{"least": 2.0, "most": 0.5}]})
     (problem,) = validate(swapped).problems
     assert "config.conventions.corrections.0: least 2 is above most 0.5" in str(problem)
+
+
+@pytest.mark.parametrize("xp", [np, torch], ids=["numpy", "torch"])
+@pytest.mark.parametrize(("off", "agrees"), [(1e-7, True), (2.5e-5, False)])
+def test_a_mean_of_many_rows_is_allowed_no_more_than_a_mean_may_be_rounded(
+    tmp_path: Path, off: float, agrees: bool, xp: Any
+) -> None:
+    """The sum of 256 rows may be rounded 256 times as far as their mean."""
+    rows, tokens = 256, 4
+    mask = np.ones((rows, tokens), bool)
+    samples = samples_of(mask, [0] * rows, np.zeros(rows), np.zeros(rows), "mb-0000")
+    zeros = np.zeros(rows * tokens, np.float32)
+    scalars = {"loss": 0.0, "pg_loss": 0.0, "entropy_loss": 1.0 + off, "pg_clipfrac": 0.0, "ppo_kl": 0.0}
+    path = write(
+        "loss-only",
+        tmp_path / "bundle",
+        {"old_log_probs": zeros, "log_probs": zeros, "advantages": zeros, "entropy": zeros + np.float32(1)},
+        {"loss": named("verl", "vanilla, token-mean")},
+        samples=samples,
+        config={"entropy_coef": 0.0},
+        expected={"loss.policy": scalars},
+        stages={"loss.policy"},
+    )
+    assert (replayed(path, xp=xp).verdict is Verdict.PASSED) is agrees
