@@ -4,12 +4,15 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
 
+from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.settings import Settings, Topic
+from rollbook.infra.topics import create_topics
 from rollbook.processors.host import loop
 from rollbook.processors.host.clients import group_consumer, transactional_producer
 from rollbook.processors.host.kafka import Cluster
@@ -22,7 +25,7 @@ from rollbook.schemas.records.ledger import Position
 from rollbook.tests import recount
 from rollbook.tests.conftest import PARTITIONS
 from rollbook.tests.processors.hosting import SESSION_TIMEOUT_MS, host_in_thread, send
-from rollbook.tests.processors.test_host import _await, _configured, _decided
+from rollbook.tests.processors.test_host import _ack, _await, _configured, _decided
 
 RUNS = {partition_of(f"run-{at}", PARTITIONS): f"run-{at}" for at in range(99)}
 """A run in each partition."""
@@ -83,6 +86,60 @@ def test_a_long_transaction_of_a_dead_newcomer_is_ended_by_who_takes_over(settin
         send(settings, [(partition, run_id.encode(), _configured(run_id)) for partition, run_id in RUNS.items()])
         _await(lambda: _decided(settings) == len(RUNS), seconds=20)
     del dead  # it lived until here, as a zombie does
+
+
+class Joining:
+    """A consumer that counts how often it joins."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+        self.lost = 0
+        self.joined: list[int] = []
+        """At each join how many memberships had been lost."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._consumer, name)
+
+    def subscribe(self, topics: list[str], *, on_assign: Any, on_revoke: Any, on_lost: Any) -> None:
+        self.joined.append(self.lost)
+
+        def losing(consumer: Any, partitions: list[TopicPartition]) -> None:
+            self.lost += 1
+            on_lost(consumer, partitions)
+
+        self._consumer.subscribe(topics, on_assign=on_assign, on_revoke=on_revoke, on_lost=losing)
+
+
+class CountedJoins(Cluster):
+    """Makes such a consumer."""
+
+    counted: Joining
+
+    def consumer(self, name: str, session_timeout_ms: int) -> Any:
+        self.counted = Joining(super().consumer(name, session_timeout_ms))
+        return self.counted
+
+
+def test_a_membership_that_was_lost_is_come_back_to_by_two_joins(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path / "broker") as broker:
+        own = Settings(broker.bootstrap_servers)
+        create_topics(own, PARTITIONS)
+        kafka, stop = CountedJoins(own), threading.Event()
+        thread = threading.Thread(target=Host(own, "p0", SESSION_TIMEOUT_MS, kafka=kafka).run, args=(stop,))
+        thread.start()
+        try:
+            send(own, [(partition, run_id.encode(), _configured(run_id)) for partition, run_id in RUNS.items()])
+            _await(lambda: _decided(own) == len(RUNS))
+            assert kafka.counted.joined == [0, 0]
+            broker.stop()
+            _await(lambda: kafka.counted.lost > 0)
+            broker.start()
+            _await(lambda: kafka.counted.joined.count(kafka.counted.lost) == 2)
+            send(own, [(partition, run_id.encode(), _ack(run_id, 1)) for partition, run_id in RUNS.items()])
+            _await(lambda: _decided(own) == 2 * len(RUNS))
+        finally:
+            stop.set()
+            thread.join(60)
 
 
 class NeverClosed:

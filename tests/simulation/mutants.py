@@ -184,7 +184,6 @@ _TABLE: tuple[tuple[int, str, *tuple[Edit, ...]], ...] = (
         "the state of a lost partition is kept",
         (Host._lost, "self._released(consumer, partitions)", "consumer.incremental_unassign(partitions)"),
     ),
-    (5, "a membership that was lost is come back to without a rebalance", (Host._lost, "self._joined = False", "pass")),
     (
         5,
         "a partition that comes back is not restored",
