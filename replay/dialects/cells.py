@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-MOST_CELLS: Final = 2**26
-"""Of samples times the longest; a matrix of so many is 512 MiB. Of a step with more tokens than that, more."""
+MOST_CELLS: Final = 2**23
+"""Of samples times the longest: a matrix of so many is 64 MiB, and a dozen are needed at once. Of a step with more
+tokens than that, more."""
 _MOST_PADDING = 8
 
 
