@@ -92,16 +92,6 @@ _TABLE: tuple[tuple[int, str, *tuple[Edit, ...]], ...] = (
     (2, "the committed offset is not waited for", (Opening._read, "self._committed(group)", "-1")),
     (
         2,
-        "the committed offset is waited for after the restore",
-        (Opening._read, "committed = self._committed(group)", "pass"),
-        (
-            Opening._read,
-            "restored = self._restore(group)",
-            "restored = self._restore(group); committed = self._committed(group)",
-        ),
-    ),
-    (
-        2,
         "restored to the last stable offset only, while something is open",
         (Opening._rebuild, "[(_, end)]", "[(end, _)]"),
         (Opening._read, "self._takeover.settle(group)", "pass"),
