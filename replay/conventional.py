@@ -171,13 +171,9 @@ def policy_terms(chain: Chain) -> Results:
         "pg_clipfrac": aggregate(tokens["pg_clipfrac"], kept, convention.rule.metrics),
         "ppo_kl": aggregate(tokens["ppo_kl"], kept, convention.rule.metrics),
     }
-    absolute = {
-        f"absolute_{name}": aggregate(xp.abs(tokens[name]), kept, rule, totals)
-        for name, rule in (("pg_loss", convention.rule.aggregation), ("entropy_loss", convention.rule.aggregation))
-    } | {
-        f"absolute_{name}": aggregate(xp.abs(tokens[name]), kept, convention.rule.metrics)
-        for name in ("pg_clipfrac", "ppo_kl")
-    }
+    loss, metric = (convention.rule.aggregation, totals), (convention.rule.metrics, Totals())
+    by = {"pg_loss": loss, "entropy_loss": loss, "pg_clipfrac": metric, "ppo_kl": metric}
+    absolute = {f"absolute_{name}": aggregate(xp.abs(value), kept, *by[name]) for name, value in tokens.items()}
     rows_count = xp.clip(count(kept, new, axis=1), 1.0, None)
     means = {f"sample_{name}": xp.sum(hide(value, kept), axis=1) / rows_count for name, value in tokens.items()}
     return {name: xp.astype(value, xp.float32) for name, value in {**scalars, **absolute, **means}.items()}

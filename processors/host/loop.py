@@ -11,7 +11,6 @@ from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.host import watch
 from rollbook.processors.host.batch import MAX_RECORDS, Batch, Failure, fold_batch
 from rollbook.processors.host.clerk import LeaseClerk
-from rollbook.processors.host.clients import retried
 from rollbook.processors.host.clock import Clock, SystemClock
 from rollbook.processors.host.errors import (
     Action,
@@ -25,8 +24,9 @@ from rollbook.processors.host.errors import (
 from rollbook.processors.host.kafka import Cluster, Kafka
 from rollbook.processors.host.logs import at, fault
 from rollbook.processors.host.membership import Introduction
+from rollbook.processors.host.partitions import count_partitions, must_be_one_of
 from rollbook.processors.host.poison import Poison, PoisonLimits
-from rollbook.processors.host.restore import REQUEST_TIMEOUT_S, Opening
+from rollbook.processors.host.restore import Opening
 from rollbook.processors.host.seeking import read_on
 from rollbook.processors.host.takeover import Stopped, Takeover
 from rollbook.processors.host.transaction import OutcomeUnknown, Transactions
@@ -96,7 +96,7 @@ class Host:
         # 1. The transactional id first: it fences a predecessor and ends what it left open.
         self._transactions = Transactions(self._kafka, self._clock, self._name)
         self._consumer: Consumer = self._kafka.consumer(self._name, self._session_timeout_ms)
-        self._topic_partitions = self._count_partitions()
+        self._topic_partitions = count_partitions(self._consumer, self._settings, self._clock)
         try:
             while not stop.is_set():
                 if not self._joined:
@@ -140,20 +140,6 @@ class Host:
         self._watched.tell(watch.Alive())
         return not self._stop.is_set()
 
-    def _count_partitions(self) -> int:
-        """Fixed for the life of a prefix, since a run lies by it: what is added to the log alone does not count."""
-
-        def count(name: str) -> int:
-            def ask() -> int:
-                return len(self._consumer.list_topics(name, timeout=REQUEST_TIMEOUT_S).topics[name].partitions)
-
-            found = retried(self._clock, f"partitions of {name}", ask)
-            if not found:
-                raise HostStopped(f"topic {name} does not exist: run `rollbook topics create`")
-            return int(found)
-
-        return min(count(self._lifecycle), count(self._settings.topic(Topic.LEDGER)))
-
     # ---- 2. and 5.: partitions come and go; both callbacks run inside poll and consume, never inside a transaction
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -191,12 +177,7 @@ class Host:
     def _open(self, consumer: Consumer, partition: int) -> TopicPartition:
         began = self._clock.monotonic()
         self._watched.tell(watch.Opening(partition))
-        if partition >= self._topic_partitions:
-            raise PartitionUnusable(
-                f"{self._lifecycle}:{partition}: the topic was given more than its {self._topic_partitions} "
-                "partitions, so that clients which start now put runs into others: set ROLLBOOK_TOPIC_PREFIX to a new "
-                "prefix for new runs"
-            )
+        must_be_one_of(self._topic_partitions, self._lifecycle, partition)
         opening = Opening(
             self._settings,
             self._kafka,

@@ -67,7 +67,7 @@ class Takeover:
         self._dead_letters = (settings.topic(Topic.DEAD_LETTERS), 0)
         self._places = [(settings.topic(topic), partition) for topic in WRITTEN]
         self._taken: dict[str, Transactions] = {}  # kept: their end would not undo the fence, their lives cost little
-        self._last: set[str] = set()  # who is ended after the others
+        self._last: set[str] = set()  # who is ended behind the others, since these may hide a half of theirs
         self._not_before = 0.0
         self._since: float | None = None
 
@@ -80,9 +80,7 @@ class Takeover:
         self._since = now if self._since is None else self._since
         if now < self._not_before:
             return True
-        owner = min(
-            self._held().values(), key=self._last.__contains__, default=None
-        )  # the first, or the first of others
+        owner = min(self._held().values(), key=self._last.__contains__, default=None)
         if owner is None:
             if now - self._since < NAMELESS_S:
                 return True

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from rollbook.replay.bundle.bundle import Bundle, Cohort
 from rollbook.replay.bundle.convention import Conventions, NamedConvention
 from rollbook.replay.bundle.model import StageId
+from rollbook.replay.conventional import conventions_of
 from rollbook.replay.dialects.cells import too_uneven
 from rollbook.replay.dialects.corrections import corrected
 from rollbook.replay.dialects.estimate import Rewarded, placed_at_end
@@ -100,7 +101,7 @@ def _rows(bundle: Bundle) -> _Rows:
 
 
 def _advantages(bundle: Bundle) -> Subject:
-    name, conventions = "advantages", _conventions(bundle)
+    name, conventions = "advantages", conventions_of(bundle.index.config)
     named = conventions.advantages
     if StageId.ADVANTAGE_ESTIMATE not in bundle.manifest.stage_contracts:
         return Subject(name, lacks="the bundle has no contract for advantage.estimate", named=named)
@@ -140,7 +141,7 @@ _LOSS_TENSORS = ("log_probs", "old_log_probs", "advantages")
 
 
 def _pg_loss(bundle: Bundle) -> Subject:
-    name, recorded, conventions = "pg_loss", bundle.expected.loss_policy, _conventions(bundle)
+    name, recorded, conventions = "pg_loss", bundle.expected.loss_policy, conventions_of(bundle.index.config)
     named = conventions.loss
     if recorded is None:
         return Subject(name, lacks="the bundle records no loss", named=named)
@@ -164,11 +165,6 @@ def _pg_loss(bundle: Bundle) -> Subject:
     given = LossGiven(Policies(new, old, advantages, kept, weights), bounds, totals)
     matches = rank_losses(given, recorded.pg_loss, _tolerance(bundle, StageId.LOSS_POLICY))
     return Subject(name, matches, named=named)
-
-
-def _conventions(bundle: Bundle) -> Conventions:
-    """Those of a bundle, all absent in format 1.0.0."""
-    return bundle.index.config.conventions or Conventions()
 
 
 def _missing(bundle: Bundle, names: Sequence[str]) -> list[str]:
