@@ -6,18 +6,33 @@ A bundle without them is of format 1.0.0, whose conventions are fixed.
 """
 
 from enum import StrEnum
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
     StringConstraints,
+    ValidationInfo,
     model_serializer,
     model_validator,
 )
 
+T = TypeVar("T")
+FROM_FILE: Final = {"of": "file"}
+"""The validation context of what is read from a file: there a key is absent or used, while code may say None."""
+
+
+def _not_null(value: object, info: ValidationInfo) -> object:
+    if value is None and info.context == FROM_FILE:
+        raise ValueError("Input should not be null: leave the key out")
+    return value
+
+
+# Of a field that was added later: absent where it is not used, never null, so that there is one way to write it.
+Added = Annotated[T | None, BeforeValidator(_not_null)]
 Label = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 Positive = Annotated[float, Field(gt=0)]
 
@@ -103,7 +118,76 @@ class ValueLoss(Part):
     value_clipfrac: float | None = None
 
 
+class KlEstimator(StrEnum):
+    """Of d = log_probs - ref_log_probs: d, d^2 / 2, e^-d - 1 + d."""
+
+    K1 = "k1"
+    K2 = "k2"
+    K3 = "k3"
+
+
+class KlTerm(Part):
+    """A distance to the reference policy (payload `ref_log_probs`) inside the loss: `coef` times the estimate is added
+    to each token's loss, whatever weights and masks did to that; `by_ratio`: the estimate is first multiplied by the
+    probability ratio, as the loss sees it before it is clipped. `config.kl_coef` says nothing of it."""
+
+    coef: float
+    estimator: Annotated[KlEstimator, Field(strict=False)] = KlEstimator.K3
+    by_ratio: bool = False
+
+
+class EntropyMean(StrEnum):
+    """Over what `entropy_loss` is a mean; its coefficient is `config.entropy_coef`."""
+
+    LOSS = "loss"
+    """As the policy's loss is put together."""
+    MICRO_BATCH = "micro_batch"
+    """The tokens of each micro-batch that count (and whose entropy is among the highest, where only those count); then
+    the mean of the micro-batches."""
+
+
+class Behavior(StrEnum):
+    """Whose log-probs a policy is held against."""
+
+    OLD = "old"
+    ROLLOUT = "rollout"
+
+
+class OffPolicyMask(Part):
+    """The loss of a token with a negative advantage is zero where its sample's mean of `behavior` - log_probs is above
+    `threshold` (nats). The token counts in every divisor."""
+
+    threshold: float
+    behavior: Annotated[Behavior, Field(strict=False)] = Behavior.OLD
+
+
+class Vespo(Part):
+    """Exponents and decays of VESPO's weights, for advantages that are not negative and for negative ones."""
+
+    k_pos: float = 2.0
+    lambda_pos: float = 3.0
+    k_neg: float = 3.0
+    lambda_neg: float = 2.0
+
+
 class Conventions(Part):
+    """`delta`: two-sided clip, what the ratio that is not clipped is held below. `top_entropy_quantile`: the share of a
+    micro-batch's tokens, those of the highest entropy, that have a policy loss. `micro_batch_tokens`: what each
+    micro-batch's sum is divided by, in the order of `identity.micro_batch_ids`, where that is not its own tokens."""
+
+    ADDED: ClassVar = frozenset(
+        {
+            "value_loss",
+            "kl_term",
+            "delta",
+            "entropy_mean",
+            "top_entropy_quantile",
+            "off_policy_mask",
+            "vespo",
+            "micro_batch_tokens",
+        }
+    )
+
     advantages: NamedConvention | None = None
     loss: NamedConvention | None = None
     gamma: Annotated[float, Field(ge=0, le=1)] = 1.0
@@ -114,9 +198,18 @@ class Conventions(Part):
     whole_batch: WholeBatch = Field(default_factory=WholeBatch)
     corrections: Annotated[tuple[Correction, ...], Field(strict=False, max_length=8)] = ()
     value_loss: NamedValueLoss | None = None
+    kl_term: Added[KlTerm] = None
+    delta: Added[Positive] = None
+    entropy_mean: Added[Annotated[EntropyMean, Field(strict=False)]] = None
+    top_entropy_quantile: Added[Annotated[float, Field(gt=0, lt=1)]] = None
+    off_policy_mask: Added[OffPolicyMask] = None
+    vespo: Added[Vespo] = None
+    micro_batch_tokens: Added[Annotated[tuple[Positive, ...], Field(strict=False, min_length=1, max_length=2**16)]] = (
+        None
+    )
 
     @model_serializer(mode="wrap")
     def _as_before(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A bundle that names no value loss has the bytes that it had before there was one."""
+        """A bundle that does not use what was added later has the bytes that it had before there was any."""
         content: dict[str, Any] = handler(self)
-        return {key: value for key, value in content.items() if key != "value_loss" or value is not None}
+        return {key: value for key, value in content.items() if key not in self.ADDED or value is not None}

@@ -18,12 +18,11 @@ from pydantic import (
     PlainSerializer,
     SerializerFunctionWrapHandler,
     StringConstraints,
-    ValidationInfo,
     model_serializer,
 )
 
 from rollbook.replay.bundle.contextparallel import ContextParallel
-from rollbook.replay.bundle.convention import Conventions, RewardOnly, ValueLoss
+from rollbook.replay.bundle.convention import Added, Conventions, RewardOnly, ValueLoss
 
 MANIFEST: Final = "manifest.json"
 INDEX: Final = "index.json"
@@ -69,20 +68,6 @@ class Record(BaseModel):
     """Base of every part of a bundle's metadata."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
-FROM_FILE: Final = {"of": "file"}
-"""The validation context of what is read from a file: there a key is absent or used, while code may say None."""
-
-
-def _not_null(value: object, info: ValidationInfo) -> object:
-    if value is None and info.context == FROM_FILE:
-        raise ValueError("Input should not be null: leave the key out")
-    return value
-
-
-# Of a field that a later format added: absent where it is not used, never null, so that there is one way to write it.
-Added = Annotated[T | None, BeforeValidator(_not_null)]
 
 
 class Grown(Record):

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from rollbook.replay.bundle.model import FROM_FILE
+from rollbook.replay.bundle.convention import FROM_FILE
 from rollbook.replay.bundle.problems import CAPTURE_AGAIN, Problem, Refused, problems_of
 from rollbook.replay.masks import lift_masks
 from rollbook.replay.text import visible
