@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from rollbook.producers.arrays import Field, active_reals, mask_array
 from rollbook.producers.drift import admit_item, current_payloads
-from rollbook.producers.recording import Recorder, StepArrays
+from rollbook.producers.recorders import Recorders
+from rollbook.producers.recording import StepArrays
 from rollbook.producers.trainer import Trainer
 from rollbook.producers.update_records import UpdateRecords
 from rollbook.schemas.digests import FloatArray, Mask, evidence_digest, trajectory_evidence_digest
@@ -84,7 +85,7 @@ class _Sides:
     """What can only be made with a started trainer."""
 
     records: UpdateRecords
-    recorder: Recorder
+    recorders: Recorders
 
 
 @dataclass
@@ -127,9 +128,9 @@ class Facts:
         """The rows enter the weights from here on."""
         self._publish(trainer, self._of(trainer).records.started())
 
-    def record(self, trainer: Trainer, step_id: int, step: StepArrays) -> None:
-        """The recording of a step."""
-        self._of(trainer).recorder.record(step_id, step)
+    def record(self, trainer: Trainer, step_id: int, step: StepArrays, rank: int | None = None) -> None:
+        """The recording of a step, or of another rank's share of it."""
+        self._of(trainer).recorders.record(step_id, step, rank)
 
     def commit(self, trainer: Trainer, done: Done) -> None:
         """The steps are in the weights."""
@@ -144,11 +145,9 @@ class Facts:
             for one, (reason, disposition) in done.not_trained.items()
             if one not in stepped
         ]
-        ranks = (self.rank,) if sides.recorder.used else ()
-        self._publish(trainer, sides.records.commit(steps, dropped, ranks))
+        self._publish(trainer, sides.records.commit(steps, dropped, sides.recorders.ranks))
         trainer.committed(self.update_id)
-        if sides.recorder.used:
-            sides.recorder.seal()
+        sides.recorders.seal()
 
     def abort(self, trainer: Trainer, text: str) -> None:
         """The training gave it up before it was started."""
@@ -164,7 +163,7 @@ class Facts:
 
     def _of(self, trainer: Trainer) -> _Sides:
         if self._made is None:
-            recorder = Recorder(
+            recorders = Recorders(
                 trainer.outbox,
                 trainer.header,
                 learner=trainer.learner,
@@ -173,7 +172,7 @@ class Facts:
                 rank=self.rank,
                 redaction=trainer.redaction,
             )
-            self._made = _Sides(UpdateRecords(trainer, self.update_id), recorder)
+            self._made = _Sides(UpdateRecords(trainer, self.update_id), recorders)
         return self._made
 
 

@@ -8,7 +8,7 @@ from rollbook.producers.errors import ClientBroken, DecisionTimeout, DeliveryFai
 from rollbook.producers.exchange import Desk, Exchange
 from rollbook.producers.holdings import Holdings
 from rollbook.producers.phase import OVER, Phase
-from rollbook.producers.recording import Recorder
+from rollbook.producers.recorders import Recorders
 from rollbook.producers.renewal import Renewal
 from rollbook.producers.update_records import UpdateRecords
 from rollbook.schemas.errors import RollbookError
@@ -25,7 +25,7 @@ class Leaving(ABC):
     _holdings: Holdings
     _records: UpdateRecords
     _renewal: Renewal
-    _recorder: Recorder
+    _recorders: Recorders
     _phase: Phase
     _update_id: str
 
@@ -64,8 +64,8 @@ class Leaving(ABC):
         except BaseException as trouble:
             self._give_up(trouble)
             raise
-        if self._phase is Phase.COMMITTED and self._recorder.used:
-            self._recorder.seal()
+        if self._phase is Phase.COMMITTED and self._recorders.used:
+            self._recorders.seal()
 
     def _commit_insistently(self) -> None:
         try:
@@ -99,8 +99,7 @@ class Leaving(ABC):
             self._phase = Phase.ABORTED
             return
         steps, dropped = self._holdings.settle()
-        ranks = (self._recorder.rank,) if self._recorder.used else ()
-        self._publish(self._records.commit(steps, dropped, ranks, unreserved=True))
+        self._publish(self._records.commit(steps, dropped, self._recorders.ranks, unreserved=True))
         self._phase = Phase.COMMITTED
         self._desk.committed(self._update_id)
 

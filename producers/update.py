@@ -15,7 +15,8 @@ from rollbook.producers.identifiers import check_update
 from rollbook.producers.leaving import Leaving
 from rollbook.producers.loading import LoadedTrajectory
 from rollbook.producers.phase import Phase
-from rollbook.producers.recording import Recorder, StepArrays
+from rollbook.producers.recorders import Recorders
+from rollbook.producers.recording import StepArrays
 from rollbook.producers.renewal import Renewal
 from rollbook.producers.update_records import UpdateRecords
 from rollbook.schemas.records.common import PolicyRef
@@ -62,7 +63,7 @@ class Update(Leaving):
         self._records = UpdateRecords(desk, update_id)
         self._renewal = Renewal(desk, self._records.renew, renew_every_s, self)
         self._loaded: dict[str, LoadedTrajectory] = {}
-        self._recorder = Recorder(
+        self._recorders = Recorders(
             desk.outbox,
             desk.header,
             learner=desk.learner,
@@ -249,24 +250,25 @@ class Update(Leaving):
         """Name held rows that will not be trained on, for the Commit to say so. Raises NotTrainable."""
         self._holdings.drop(trajectory_ids, self._desk.redaction.name(reason), disposition)
 
-    def record_step(self, step_id: int, step: StepArrays) -> None:
-        """Queue the recording of an optimizer step, for replay; its troubles never reach the training."""
-        self._recorder.record(step_id, step)
+    def record_step(self, step_id: int, step: StepArrays, *, rank: int | None = None) -> None:
+        """Queue the recording of an optimizer step, for replay; its troubles never reach the training. `rank`: whose
+        share of it, where one process records for others; by default this process's."""
+        self._recorders.record(step_id, step, rank)
 
     def seal(self) -> None:
-        """Publish that this rank's recordings are written; leaving the block does it after the commit."""
-        self._recorder.seal()
+        """Publish that the recordings are written; leaving the block does it after the commit."""
+        self._recorders.seal()
 
     def commit(self, *, expected_ranks: Sequence[int] | None = None) -> Decision:
         """Say that the steps are in the weights. Raises StartAnew when it is refused.
 
-        `expected_ranks` are the ranks that will seal recordings; by default this one, if it recorded anything.
+        `expected_ranks` are the ranks that will seal recordings; by default those that recorded anything here.
         """
         self._check_phase(Phase.STARTED)
         self._renewal.end()
         steps, dropped = self._holdings.settle()
-        own_rank = (self._recorder.rank,) if self._recorder.used else ()
-        record = self._records.commit(steps, dropped, own_rank if expected_ranks is None else expected_ranks)
+        ranks = self._recorders.ranks if expected_ranks is None else expected_ranks
+        record = self._records.commit(steps, dropped, ranks)
         return self._exchange.ask(record, self._on_commit)
 
     def abort(self, text: str = "", *, disposition: AbortDisposition = AbortDisposition.RELEASE) -> Decision:
