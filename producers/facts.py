@@ -132,8 +132,9 @@ class Facts:
         """The recording of a step, or of another rank's share of it."""
         self._of(trainer).recorders.record(step_id, step, rank)
 
-    def commit(self, trainer: Trainer, done: Done) -> None:
-        """The steps are in the weights."""
+    def commit(self, trainer: Trainer, done: Done, ranks: Sequence[int] | None = None) -> None:
+        """The steps are in the weights. `ranks` are those whose recordings come afterwards, up to `seal`; by default
+        those that have recorded, which are sealed here."""
         sides = self._of(trainer)
         steps = [
             CommitStep(rollout_id=self.rollout_id, step_id=number, trajectory_ids=ids)
@@ -145,9 +146,15 @@ class Facts:
             for one, (reason, disposition) in done.not_trained.items()
             if one not in stepped
         ]
-        self._publish(trainer, sides.records.commit(steps, dropped, sides.recorders.ranks))
+        expected = sides.recorders.ranks if ranks is None else ranks
+        self._publish(trainer, sides.records.commit(steps, dropped, expected))
         trainer.committed(self.update_id)
-        sides.recorders.seal()
+        if ranks is None:
+            sides.recorders.seal()
+
+    def seal(self, trainer: Trainer) -> None:
+        """All recordings are there that the commit said would come."""
+        self._of(trainer).recorders.seal()
 
     def abort(self, trainer: Trainer, text: str) -> None:
         """The training gave it up before it was started."""
