@@ -181,7 +181,7 @@ class GateBooks(Books):
         self._open_update.step(trajectory_ids)
 
     def stepped(self, step: StepFacts) -> None:
-        self._open_update.record_step(step.step_id, step_arrays(step))
+        self._open_update.record_step(step.step_id, step_arrays(step), rank=step.rank)
 
     def finish(self, policy: PolicyRef) -> None:
         update, self._update = self._open_update, None
@@ -227,7 +227,7 @@ class ObserveBooks(Books):
 
     def stepped(self, step: StepFacts) -> None:
         if self._facts is not None:
-            self._facts.record(self._trainer, step.step_id, step_arrays(step))
+            self._facts.record(self._trainer, step.step_id, step_arrays(step), step.rank)
 
     def finish(self, policy: PolicyRef) -> None:
         facts, self._facts = self._facts, None

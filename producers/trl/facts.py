@@ -1,11 +1,12 @@
 """What a TRL training says of itself, as frozen records of numpy arrays: copies that its next step leaves alone."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
 
+from rollbook.producers.identity import new_id, new_identity
 from rollbook.schemas.digests import FloatArray, IntArray, Mask
 from rollbook.schemas.records.common import PolicyRef, TrajectoryIdentity
 from rollbook.schemas.records.run import RewardIdentity, Sampling
@@ -37,13 +38,11 @@ class Conditions:
 
 
 @dataclass(frozen=True, slots=True)
-class RowFacts:
-    """One completion of T tokens. `raw_reward` None: no reward function had an opinion. `old` is None where the loss
-    takes the log-probs of its own forward pass as the old ones."""
+class Completion:
+    """One completion of T tokens, as the process that generated it has it. `raw_reward` None: no reward function had an
+    opinion. `old` is None where the loss takes the log-probs of its own forward pass as the old ones."""
 
-    identity: TrajectoryIdentity
     prompt_hash: str
-    number: int
     prompt_ids: IntArray
     response_ids: IntArray
     action_mask: Mask
@@ -57,14 +56,36 @@ class RowFacts:
     components: Mapping[str, float]
     advantage: float
 
+
+@dataclass(frozen=True, slots=True)
+class RowFacts(Completion):
+    """A completion with its place in its group, which may span processes, and the number of its prompt."""
+
+    identity: TrajectoryIdentity
+    number: int
+
     @property
     def trajectory_id(self) -> str:
         return self.identity.trajectory_id
 
 
+def in_groups(completions: Sequence[Completion], size: int, rollout_id: int) -> tuple[RowFacts, ...]:
+    """The completions of all processes with fresh identities: each `size` that follow one another are a group."""
+    rows: list[RowFacts] = []
+    group_id, prompts = "", len(completions) // size
+    for index, one in enumerate(completions):
+        if index % size == 0:
+            group_id = new_id()
+        named = {field.name: getattr(one, field.name) for field in fields(Completion)}
+        number = rollout_id * prompts + index // size
+        rows.append(RowFacts(**named, identity=new_identity(group_id, index % size, size), number=number))
+    return tuple(rows)
+
+
 @dataclass(frozen=True)
 class Generation:
-    """One generation buffer, which one update trains on. `tokens` is TRL's `num_items_in_batch`."""
+    """One generation buffer of all processes, which one update trains on: the rows of the first process, then those of
+    the second. `tokens` is TRL's `num_items_in_batch`."""
 
     rollout_id: int
     policy: PolicyRef
@@ -79,8 +100,8 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class MicroStep:
-    """One call of the loss: indexes of its rows in the generation [B], log-probs and entropies [B, longest] of the
-    training's own forward pass, and what was back-propagated."""
+    """One call of the loss in one process: indexes of its rows in the generation [B], log-probs and entropies
+    [B, longest] of the training's own forward pass, and what was back-propagated."""
 
     rows: tuple[int, ...]
     log_probs: FloatArray
@@ -91,8 +112,9 @@ class MicroStep:
 
 @dataclass(frozen=True)
 class StepFacts:
-    """One optimizer step over a part of the generation. `epoch`: pass over the generation buffer. Rows in `refused` are
-    out of the loss mask."""
+    """One process's share of an optimizer step over a part of the generation. `epoch`: pass over the generation buffer.
+    Rows in `refused` are out of the loss mask. Each of `ranks` processes back-propagates its own loss; the gradients
+    are averaged."""
 
     step_id: int
     epoch: int
@@ -101,6 +123,8 @@ class StepFacts:
     micro_steps: tuple[MicroStep, ...]
     refused: frozenset[str]
     conditions: Conditions
+    rank: int = 0
+    ranks: int = 1
 
     @cached_property
     def rows(self) -> tuple[RowFacts, ...]:
@@ -147,9 +171,10 @@ class StepFacts:
 
     @property
     def batch_tokens(self) -> float:
-        """What the losses of tokens are divided by: the step's share of the generation's tokens."""
+        """What the losses of tokens are divided by: this process's part of the step's share of the generation's tokens,
+        which is the same in all processes however many tokens each has."""
         accumulated = self.micro_steps[0].accumulated
-        return max(self.generation.tokens, 1.0) * accumulated / self.generation.steps_per_generation
+        return max(self.generation.tokens, 1.0) / self.ranks * accumulated / self.generation.steps_per_generation
 
     def _flat(self, matrices: list[FloatArray]) -> FloatArray:
         joined = [row for matrix in matrices for row in matrix]

@@ -6,18 +6,22 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from rollbook.producers.trl.process import Process
+from rollbook.producers.trl.ranks import Alone, GlooWire, Ranks, Several
 from rollbook.producers.trl.reading import (
     Generated,
+    completions_of,
     conditions_of,
-    generation_of,
     micro_step_of,
     policy_of,
     row_numbers,
+    unfit,
     without,
 )
 from rollbook.producers.trl.run import LedgerRun
 from rollbook.producers.trl.session import Session
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.records.run import Enforcement
 
 if TYPE_CHECKING:
 
@@ -47,13 +51,14 @@ _LOG = logging.getLogger("rollbook.producers")
 
 
 class LedgerMixin(_Trainer):
-    """`Trainer(..., ledger=LedgerRun(settings, "run-1"))`. One process; a training that is resumed is not recorded (in
-    gate mode: refused), nor is evaluation."""
+    """`Trainer(..., ledger=LedgerRun(settings, "run-1"))`, in each process of the training. The main one alone speaks
+    with the ledger. A training that is resumed is not recorded (in gate mode: refused), nor is evaluation."""
 
     def __init__(self, *args: Any, ledger: LedgerRun, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._ledger_run = ledger
-        self._ledger: Session | None = None
+        self._ledger: Process | None = None
+        self._ledger_is_resumed = False
         self._ledger_generated: Generated | None = None
         self._ledger_rewards: Any = None
         self._ledger_forward: Any = None
@@ -61,7 +66,8 @@ class LedgerMixin(_Trainer):
         self.add_callback(_Steps(self))
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        self._ledger = self._ledger_session(bool(args[:1] and args[0]) or bool(kwargs.get("resume_from_checkpoint")))
+        self._ledger = None
+        self._ledger_is_resumed = bool(args[:1] and args[0]) or bool(kwargs.get("resume_from_checkpoint"))
         try:
             result = super().train(*args, **kwargs)
             with self._ledger_guard():
@@ -104,9 +110,33 @@ class LedgerMixin(_Trainer):
             self._ledger_in_loss = False
         forward, self._ledger_forward = self._ledger_forward, None
         if self._ledger_records and self.model.training and _ROW in inputs:
+            log_probs, entropies, _ = forward
+            accumulated = int(self.current_gradient_accumulation_steps)
             with self._ledger_guard():
-                self._ledger_forwarded(inputs, forward, loss)
+                self._ledger_now.forwarded(lambda: micro_step_of(inputs[_ROW], log_probs, entropies, loss, accumulated))
         return loss
+
+    def ledger_begin(self) -> None:
+        """When the weights are those that the training begins with; the callback calls it."""
+        run = self._ledger_run
+        problem = unfit(self)
+        if not problem and self._ledger_is_resumed:
+            problem = "the training is resumed from a checkpoint that the ledger knows nothing of: begin a run anew"
+        if problem:
+            if run.enforcement is Enforcement.GATE:
+                raise BadInput(problem)
+            _LOG.warning("training goes on unrecorded: %s", problem)
+            return
+        observes = run.enforcement is Enforcement.OBSERVE
+        try:
+            process = self._ledger = Process(self._ledger_ranks(), observes=observes)
+        except Exception:
+            if not observes:
+                raise
+            _LOG.warning("training goes on unrecorded: its processes cannot speak with one another", exc_info=True)
+            return
+        with process.guarded():
+            process.begin(lambda: Session(run, conditions_of(self), policy_of(self)))
 
     def ledger_stepping(self) -> None:
         """Before each optimizer step; the callback calls it."""
@@ -117,68 +147,52 @@ class LedgerMixin(_Trainer):
     def ledger_stepped(self) -> None:
         """After each optimizer step; the callback calls it."""
         if self._ledger_records:
+            is_used_up = self._step % (self.args.steps_per_generation * self.num_iterations) == 0
             with self._ledger_guard():
-                self._ledger_now.stepped()
-                if self._step % (self.args.steps_per_generation * self.num_iterations) == 0:
-                    self._ledger_finish()
+                self._ledger_now.stepped((lambda: policy_of(self)) if is_used_up else None)
 
     @property
     def ledger_lost(self) -> int:
-        """In observe mode: how many calls were not told to the ledger."""
+        """In observe mode: how many calls were not told to the ledger, in the main process."""
         return 0 if self._ledger is None else self._ledger.lost
 
-    def _ledger_session(self, is_resumed: bool) -> Session | None:
-        run = self._ledger_run
-        problem = ""
-        if self.accelerator.num_processes > 1:
-            problem = f"the training has {self.accelerator.num_processes} processes: the ledger's mixin knows one"
-        elif is_resumed:
-            problem = "the training is resumed from a checkpoint that the ledger knows nothing of: begin a run anew"
-        if not problem:
-            return Session(run, conditions_of(self), policy_of(self))
-        if run.enforcement.value == "gate":
-            raise BadInput(problem)
-        _LOG.warning("training goes on unrecorded: %s", problem)
-        return None
+    @property
+    def ledger_seconds(self) -> float:
+        """Seconds of the training's own thread that the ledger took: reading tensors, hashing weights, waiting for the
+        other processes and, in gate mode, for decisions."""
+        return 0.0 if self._ledger is None else self._ledger.seconds
+
+    def _ledger_ranks(self) -> Ranks:
+        return Several(GlooWire()) if self.accelerator.num_processes > 1 else Alone()
 
     @property
     def _ledger_records(self) -> bool:
         return self._ledger is not None and not self._ledger.is_over
 
     @property
-    def _ledger_now(self) -> Session:
+    def _ledger_now(self) -> Process:
         assert self._ledger is not None, "asked only where something records"
         return self._ledger
 
     def _ledger_guard(self) -> AbstractContextManager[None]:
         return nullcontext() if self._ledger is None else self._ledger.guarded()
 
-    @property
-    def ledger_seconds(self) -> float:
-        """Seconds of the training's own thread that the ledger took after the start: reading tensors, hashing weights
-        and, in gate mode, waiting for decisions."""
-        return 0.0 if self._ledger is None else self._ledger.seconds
-
     def _ledger_take(self, inputs: Sequence[Mapping[str, Any]], output: dict[str, Any]) -> dict[str, Any]:
-        session, generated = self._ledger_now, self._ledger_generated
+        process, generated, count = self._ledger_now, self._ledger_generated, len(inputs)
         assert generated is not None, "TRL generates before it scores"
         self._ledger_finish()
-        generation = generation_of(
-            self, session.rollout_id, session.policy, inputs, generated, self._ledger_rewards, output
+        taken = process.take(
+            lambda: completions_of(self, inputs, generated, self._ledger_rewards, output),
+            float(output["num_items_in_batch"]),
+            int(self.args.steps_per_generation),
         )
-        refused = session.take(generation)
-        if refused:
-            output = without(output, refused)
-        return {**output, _ROW: row_numbers(output)}
-
-    def _ledger_forwarded(self, inputs: Mapping[str, Any], forward: Any, loss: Any) -> None:
-        log_probs, entropies, _ = forward
-        accumulated = int(self.current_gradient_accumulation_steps)
-        self._ledger_now.forwarded(micro_step_of(inputs[_ROW], log_probs, entropies, loss, accumulated))
+        if taken.refused:
+            output = without(output, process.mine(taken.refused, count), taken.tokens)
+        return {**output, _ROW: row_numbers(output, process.first_row(count))}
 
     def _ledger_finish(self) -> None:
-        if self._ledger is not None and not self._ledger.is_over and self._ledger.is_open:
-            self._ledger.finish(policy_of(self))
+        if self._ledger_records:
+            self._ledger_now.finish(lambda: policy_of(self))
 
 
 class _Steps:
@@ -186,6 +200,9 @@ class _Steps:
 
     def __init__(self, trainer: LedgerMixin) -> None:
         self._trainer = trainer
+
+    def on_train_begin(self, *_: Any, **__: Any) -> None:
+        self._trainer.ledger_begin()
 
     def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
         self._trainer.ledger_stepping()

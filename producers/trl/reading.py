@@ -11,12 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from rollbook.producers.identity import new_id, new_identity
-from rollbook.producers.trl.facts import Conditions, Generation, MicroStep, RowFacts
+from rollbook.producers.trl.facts import Completion, Conditions, MicroStep
 from rollbook.schemas.digests import FloatArray
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.run import LogProbKind, RewardIdentity, Sampling
 
+_WHOLE_WEIGHTS = frozenset(
+    {"NO", "MULTI_CPU", "MULTI_GPU", "MULTI_NPU", "MULTI_XPU", "MULTI_MLU", "MULTI_SDAA", "MULTI_MUSA", "MULTI_HPU"}
+)
+"""Accelerate's kinds of training in which each process has all weights."""
 _FORWARD = (
     "pixel_values",
     "image_grid_thw",
@@ -73,6 +76,24 @@ def conditions_of(trainer: Any) -> Conditions:
     )
 
 
+def unfit(trainer: Any) -> str:
+    """Why this training cannot be recorded; empty where it can. The same in all of its processes."""
+    args, accelerator = trainer.args, trainer.accelerator
+    kind = str(getattr(accelerator.distributed_type, "value", accelerator.distributed_type))
+    if kind not in _WHOLE_WEIGHTS:
+        return (
+            f"its weights are divided among processes ({kind}), and the ledger hashes whole ones: use data parallelism"
+        )
+    buffer, step = int(args.steps_per_generation) * int(trainer.num_iterations), int(args.gradient_accumulation_steps)
+    if buffer % step:
+        return (
+            f"a generation buffer of {buffer} micro-batches is no whole number of optimizer steps of {step}, so that a "
+            "step would be of two updates: make steps_per_generation * num_iterations a multiple of "
+            "gradient_accumulation_steps"
+        )
+    return ""
+
+
 def policy_of(trainer: Any) -> PolicyRef:
     """The weights as they are: the optimizer step that they are of, and the sha256 of every parameter and buffer."""
     digest = hashlib.sha256()
@@ -84,21 +105,23 @@ def policy_of(trainer: Any) -> PolicyRef:
     return PolicyRef(version=int(trainer.state.global_step), artifact_hash=digest.hexdigest())
 
 
-def row_numbers(output: Mapping[str, Any]) -> Any:
-    """A tensor [B] of 0, 1, ...: it goes through TRL's shuffling and splitting with the rows that it names."""
+def row_numbers(output: Mapping[str, Any], first: int) -> Any:
+    """A tensor [B] of first, first + 1, ...: it goes through TRL's shuffling and splitting with the rows that it
+    names."""
     torch = importlib.import_module("torch")
-    return torch.arange(len(output["completion_ids"]), device=output["completion_ids"].device)
+    ids = output["completion_ids"]
+    return torch.arange(first, first + len(ids), device=ids.device)
 
 
-def without(output: Mapping[str, Any], rows: Sequence[int]) -> dict[str, Any]:
-    """The buffer with these rows out of the loss. They stay in the attention, so that nothing else about the others
-    changes; TRL counts the tokens of a generation after masking, and so does this."""
+def without(output: Mapping[str, Any], rows: Sequence[int], tokens: int) -> dict[str, Any]:
+    """The buffer with these of its rows out of the loss. They stay in the attention, so that nothing else about the
+    others changes; TRL counts the tokens of a generation after masking, and so does this: `tokens` are what all
+    processes leave out."""
     torch = importlib.import_module("torch")
     completion = output["completion_mask"]
     tool_mask = output["tool_mask"].clone() if "tool_mask" in output else torch.ones_like(completion)
-    left_out = (completion[list(rows)] * tool_mask[list(rows)]).sum()
     tool_mask[list(rows)] = 0
-    return {**output, "tool_mask": tool_mask, "num_items_in_batch": output["num_items_in_batch"] - left_out}
+    return {**output, "tool_mask": tool_mask, "num_items_in_batch": output["num_items_in_batch"] - tokens}
 
 
 def current_log_probs(trainer: Any, output: Mapping[str, Any]) -> Any:
@@ -121,18 +144,17 @@ def current_log_probs(trainer: Any, output: Mapping[str, Any]) -> Any:
     return found
 
 
-def generation_of(
+def completions_of(
     trainer: Any,
-    rollout_id: int,
-    policy: PolicyRef,
     inputs: Sequence[Mapping[str, Any]],
     generated: Generated,
     rewards: Any,
     output: Mapping[str, Any],
-) -> Generation:
-    """`rewards` [B, functions] as TRL gathered them, NaN where a function has no opinion."""
-    size = int(trainer.num_generations)
-    per_function, weights = _array(rewards), _array(trainer.reward_weights)
+) -> tuple[Completion, ...]:
+    """What this process generated. `rewards` [B of all processes, functions] as TRL gathered them, NaN where a function
+    has no opinion."""
+    first = int(trainer.accelerator.process_index) * len(inputs)
+    per_function, weights = _array(rewards)[first : first + len(inputs)], _array(trainer.reward_weights)
     names = [str(name) for name in trainer.reward_func_names]
     current = _array(current_log_probs(trainer, output))
     old, reference = _maybe(output, "old_per_token_logps"), _maybe(output, "ref_per_token_logps")
@@ -144,11 +166,8 @@ def generation_of(
         loss_mask = loss_mask * _array(output["tool_mask"])
     advantages = _array(output["advantages"])
     ends = {*trainer.eos_token_ids}
-    rows: list[RowFacts] = []
-    group_id, prompts = "", len(inputs) // size
+    rows: list[Completion] = []
     for index, given in enumerate(inputs):
-        if index % size == 0:
-            group_id = new_id()
         response = np.asarray(generated.response_ids[index], np.int32)
         length = len(response)
         known = ~np.isnan(per_function[index])
@@ -156,10 +175,8 @@ def generation_of(
         if generated.tool_mask is not None:
             mask = np.asarray(generated.tool_mask[index], np.bool_)
         rows.append(
-            RowFacts(
-                identity=new_identity(group_id, index % size, size),
+            Completion(
                 prompt_hash=hashlib.sha256(_text(given.get("prompt")).encode()).hexdigest(),
-                number=rollout_id * prompts + index // size,
                 prompt_ids=np.asarray(generated.prompt_ids[index], np.int32),
                 response_ids=response,
                 action_mask=mask,
@@ -174,13 +191,7 @@ def generation_of(
                 advantage=float(advantages[index]),
             )
         )
-    return Generation(
-        rollout_id=rollout_id,
-        policy=policy,
-        rows=tuple(rows),
-        tokens=float(output["num_items_in_batch"]),
-        steps_per_generation=int(trainer.args.steps_per_generation),
-    )
+    return tuple(rows)
 
 
 def micro_step_of(rows: Any, log_probs: Any, entropies: Any, loss: Any, accumulated: int) -> MicroStep:

@@ -8,7 +8,7 @@ import numpy as np
 from rollbook.producers.recording import RowArrays, StepArrays
 from rollbook.producers.trl.facts import StepFacts
 from rollbook.schemas.digests import FloatArray
-from rollbook.schemas.records.payload import ArrayName, Cohort, CohortMember, GrpoConfig, Kernel, OldSource
+from rollbook.schemas.records.payload import ArrayName, Cohort, CohortMember, GrpoConfig, Kernel, OldSource, World
 
 _TOKEN_LOSSES = frozenset({"dapo", "cispo", "vespo"})
 _ROW_LOSSES = frozenset({"grpo", "sapo", "luspo"})
@@ -94,6 +94,7 @@ def step_arrays(step: StepFacts) -> StepArrays:
         ),
         normalizer=_normalizer(step),
         epoch=step.epoch,
+        world=World(dp=step.ranks),
         framework_version=conditions.framework_version,
     )
 

@@ -1,13 +1,12 @@
-"""Where one training stands: its generation buffer, the micro-batches of the step under way, and its books."""
+"""Where one training stands: its generation buffer, the step under way, and its books. Only the main process has it."""
 
 import logging
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rollbook.producers.identity import new_id
 from rollbook.producers.trl.books import Books, GateBooks, ObserveBooks
-from rollbook.producers.trl.facts import Conditions, Generation, MicroStep, StepFacts
+from rollbook.producers.trl.facts import Completion, Conditions, Generation, MicroStep, StepFacts, in_groups
 from rollbook.producers.trl.run import LedgerRun
 from rollbook.producers.trl.watcher import Call, Watcher
 from rollbook.schemas.errors import AnswerNo
@@ -22,77 +21,62 @@ class NothingReleased(AnswerNo):
     """The ledger let none of an optimizer step's rows through."""
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Rows of a generation that must not be trained on, and how many tokens they would have had in the loss."""
+
+    refused: tuple[int, ...] = ()
+    tokens: int = 0
+
+
 class Session:
-    """The training's thread calls it. In gate mode it waits for the ledger and raises; in observe mode it does neither,
-    and after a failure of its own it does nothing at all."""
+    """In gate mode it waits for the ledger and raises; in observe mode it does neither."""
 
     def __init__(self, run: LedgerRun, conditions: Conditions, initial: PolicyRef) -> None:
         self._run = run
         self._conditions = conditions
-        self._observes = run.enforcement is Enforcement.OBSERVE
-        self.policy = initial
-        self.rollout_id = 0
+        self._policy = initial
+        self._rollout_id = 0
         self._generation: Generation | None = None
         self._update_id = ""
         self._refused: frozenset[str] = frozenset()
-        self._micro_steps: list[MicroStep] = []
         self._step_id = 0
-        self._is_over = False
-        self.seconds = 0.0
         self._books: Books | None = None
         self._watcher: Watcher | None = None
-        if self._observes:
+        if run.enforcement is Enforcement.OBSERVE:
             self._watcher = Watcher(ObserveBooks(run, conditions, initial))
         else:
             self._books = GateBooks(run, conditions, initial)
             self._books.open()
 
     @property
-    def is_over(self) -> bool:
-        """Whether nothing more is recorded."""
-        return self._is_over
-
-    @property
     def lost(self) -> int:
         """In observe mode: what was not told to the ledger."""
         return 0 if self._watcher is None else self._watcher.lost
 
-    @contextmanager
-    def guarded(self) -> Iterator[None]:
-        """In observe mode whatever goes wrong in the block ends the recording, and the training goes on."""
-        began = time.perf_counter()
-        try:
-            yield
-        except Exception:
-            if not self._observes:
-                raise
-            self._is_over = True
-            _LOG.warning("training goes on unrecorded from here on", exc_info=True)
-        finally:
-            self.seconds += time.perf_counter() - began
-
-    def take(self, generation: Generation) -> tuple[int, ...]:
-        """A generation buffer begins; the rows that must not be trained on."""
-        self._generation, self._update_id = generation, new_id()
-        self._refused, self._step_id, self._micro_steps = frozenset(), 0, []
-        self.rollout_id += 1
+    def take(self, completions: Sequence[Completion], tokens: float, steps_per_generation: int) -> Taken:
+        """A generation buffer begins, with the completions of all processes."""
+        generation = self._generation = Generation(
+            rollout_id=self._rollout_id,
+            policy=self._policy,
+            rows=in_groups(completions, self._conditions.n_generations, self._rollout_id),
+            tokens=tokens,
+            steps_per_generation=steps_per_generation,
+        )
+        self._update_id, self._step_id, self._refused = new_id(), 0, frozenset()
+        self._rollout_id += 1
         update_id = self._update_id
         if self._books is not None:
             self._refused = self._books.take(generation, update_id)
         self._tell(lambda books: books.take(generation, update_id))
-        rows = enumerate(generation.rows)
-        return tuple(index for index, row in rows if row.trajectory_id in self._refused)
+        refused = [(at, row) for at, row in enumerate(generation.rows) if row.trajectory_id in self._refused]
+        return Taken(tuple(at for at, _ in refused), sum(int(row.loss_mask.sum()) for _, row in refused))
 
-    def forwarded(self, micro_step: MicroStep) -> None:
-        """One micro-batch went through the loss."""
-        self._micro_steps.append(micro_step)
-
-    def stepping(self) -> None:
-        """The optimizer is about to step. Raises NothingReleased where it would step on nothing."""
-        generation = self._generation
-        if generation is None or not self._micro_steps:
+    def stepping(self, rows: Sequence[int]) -> None:
+        """The optimizer is about to step on these. Raises NothingReleased where it would step on nothing."""
+        if self._generation is None:
             return
-        named = [generation.rows[index].trajectory_id for micro in self._micro_steps for index in micro.rows]
+        named = [self._generation.rows[at].trajectory_id for at in rows]
         ids = tuple(one for one in dict.fromkeys(named) if one not in self._refused)
         if not ids:
             raise NothingReleased(
@@ -103,27 +87,13 @@ class Session:
             self._books.stepping(ids)
         self._tell(lambda books: books.stepping(ids))
 
-    def stepped(self) -> None:
-        """It has stepped."""
-        generation = self._generation
-        if generation is None or not self._micro_steps:
+    def stepped(self, shares: Sequence[tuple[MicroStep, ...]]) -> None:
+        """It has stepped, each process on its share."""
+        if self._generation is None:
             return
-        micro_steps, self._micro_steps = tuple(self._micro_steps), []
-        steps_a_pass = max(1, len(generation.rows) // sum(len(micro.rows) for micro in micro_steps))
-        step = StepFacts(
-            step_id=self._step_id,
-            epoch=self._step_id // steps_a_pass,
-            update_id=self._update_id,
-            generation=generation,
-            micro_steps=micro_steps,
-            refused=self._refused,
-            conditions=self._conditions,
-        )
+        for rank, share in enumerate(shares):
+            self._keep(self._generation, rank, len(shares), share)
         self._step_id += 1
-        if self._books is not None:
-            self._books.stepped(step)
-        self._tell(lambda books: books.stepped(step))
-        self._show(step)
 
     @property
     def is_open(self) -> bool:
@@ -134,11 +104,11 @@ class Session:
         """The generation buffer is used up; these are the weights that it made."""
         if self._generation is None:
             return
-        self._generation, self._micro_steps = None, []
+        self._generation = None
         if self._books is not None:
             self._books.finish(policy)
         self._tell(lambda books: books.finish(policy))
-        self.policy = policy
+        self._policy = policy
 
     def close(self, error: BaseException | None) -> None:
         """The training has ended, or has failed."""
@@ -153,6 +123,24 @@ class Session:
                     self._books.give_up(error)
             finally:
                 self._books.close()
+
+    def _keep(self, generation: Generation, rank: int, ranks: int, share: tuple[MicroStep, ...]) -> None:
+        steps_a_pass = len(generation.rows) // ranks // sum(len(micro.rows) for micro in share)
+        step = StepFacts(
+            step_id=self._step_id,
+            epoch=self._step_id // max(1, steps_a_pass),
+            update_id=self._update_id,
+            generation=generation,
+            micro_steps=share,
+            refused=self._refused,
+            conditions=self._conditions,
+            rank=rank,
+            ranks=ranks,
+        )
+        if self._books is not None:
+            self._books.stepped(step)
+        self._tell(lambda books: books.stepped(step))
+        self._show(step)
 
     def _tell(self, call: Call) -> None:
         if self._watcher is not None:
