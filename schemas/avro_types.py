@@ -70,6 +70,8 @@ def _default(value: Any) -> Schema:
     if isinstance(value, tuple):
         assert not value, "only empty lists can be defaults"
         return []
+    if isinstance(value, Part):
+        return {name: _default(getattr(value, name)) for name in type(value).model_fields}
     return value.value if isinstance(value, StrEnum) else value
 
 

@@ -23,6 +23,9 @@ Positive = Annotated[int, Field(strict=True, ge=1, le=INT63_MAX)]
 Flag = Annotated[bool, Field(strict=True)]
 Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0.0)]
+AboveZero = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0.0)]
+Share = Annotated[float, Field(strict=True, allow_inf_nan=False, ge=0.0, le=1.0)]
+PartialShare = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0.0, lt=1.0)]
 
 
 class ContractViolation(BadInput):

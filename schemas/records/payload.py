@@ -8,6 +8,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from rollbook.schemas.records.common import LearnerRef, PolicyRef
+from rollbook.schemas.records.convention import Conventions
 from rollbook.schemas.types import Bytes, Count, Finite, Flag, Id, NamedNumber, NonNegative, Part, Positive, RunId, Text
 
 
@@ -60,6 +61,7 @@ class ArrayName(StrEnum):
     VALUES = "values"
     RETURNS = "returns"
     IMPORTANCE_WEIGHTS = "importance_weights"
+    NEW_VALUES = "new_values"
 
 
 class RecordedArray(Part):
@@ -86,9 +88,10 @@ class CohortMember(Part):
 
 
 class Cohort(Part):
-    """Rewards normalised together, also those of rows that were not consumed."""
+    """Rewards normalised together, also those of rows that were not consumed: a semantic group, or several under one
+    name where more than each of them by itself took part."""
 
-    cohort_id: Id = Field(description="Name of the cohort.")
+    cohort_id: Id = Field(description="Name of the cohort, which several groups may share.")
     group_id: Id = Field(description="The semantic group that it is.")
     members: tuple[CohortMember, ...] = Field(min_length=1, description="All members.")
 
@@ -156,8 +159,10 @@ class StepRecording(Part):
     old_source: OldSource = Field(description="Where the old log-probs come from.")
     normalizer: Finite = Field(description="What the sum of row terms was divided by; 1 for a plain sum.")
     results: tuple[NamedNumber, ...] = Field(
-        description="Scalar results: loss, pg_loss, entropy_loss, pg_clipfrac, ppo_kl."
+        description="Scalar results: loss, pg_loss, entropy_loss, pg_clipfrac, ppo_kl; of a critic value_loss, "
+        "value_clipfrac."
     )
     row_terms: tuple[RowTerms, ...] = Field(default=(), description="The results split by row.")
     kernel: Kernel = Field(description="The code that computed them.")
     framework_version: Text = Field(default="", description="Version of the tensor framework.")
+    conventions: Conventions | None = Field(default=None, description="Formulas that are not those of format 1.0.0.")

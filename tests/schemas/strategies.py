@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 from rollbook.schemas.records.common import SourceKind, TrajectoryIdentity
+from rollbook.schemas.records.convention import Correction
 from rollbook.schemas.records.policy import AckFailure, ActivationAck, EvidenceKind, PolicyPrepared
 from rollbook.schemas.records.rollout import Generated, Origin, Segment, Span
 from rollbook.schemas.records.run import RunConfigured
 from rollbook.schemas.records.update import Abort, AbortReason, Admit, Commit, LeaseExpired, Reserve
 from rollbook.schemas.types import (
     INT63_MAX,
+    AboveZero,
     Bytes,
     Count,
     Digest,
@@ -25,8 +27,10 @@ from rollbook.schemas.types import (
     Id,
     NonNegative,
     Part,
+    PartialShare,
     Positive,
     RunId,
+    Share,
     Text,
 )
 
@@ -43,6 +47,9 @@ _SCALARS: tuple[tuple[Any, st.SearchStrategy[Any]], ...] = (
     (Flag, st.booleans()),
     (Finite, st.floats(allow_nan=False, allow_infinity=False)),
     (NonNegative, st.floats(min_value=0.0, allow_nan=False, allow_infinity=False)),
+    (AboveZero, st.floats(min_value=0.0, exclude_min=True, allow_nan=False, allow_infinity=False)),
+    (Share, st.floats(0.0, 1.0)),
+    (PartialShare, st.floats(0.0, 1.0, exclude_min=True, exclude_max=True)),
     (Bytes, st.binary(max_size=8)),
     (int, st.integers(-(2**63), INT63_MAX)),
 )
@@ -168,6 +175,11 @@ def _expired(drawn: Fields) -> Fields:
     return _by(SourceKind.PROCESSOR, drawn)
 
 
+def _correction(drawn: Fields) -> Fields:
+    least, most = drawn["least"], drawn["most"]
+    return drawn | {"least": least if least is None or most is None else min(least, most)}
+
+
 def _by(kind: SourceKind, drawn: Fields) -> Fields:
     header = drawn["header"]
     return drawn | {"header": header.model_copy(update={"source": header.source.model_copy(update={"kind": kind})})}
@@ -194,4 +206,5 @@ _REPAIRS: dict[type[Part], Callable[[Fields], Fields]] = {
     ActivationAck: _ack,
     Abort: _abort,
     LeaseExpired: _expired,
+    Correction: _correction,
 }

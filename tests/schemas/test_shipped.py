@@ -15,6 +15,7 @@ from rollbook.schemas import codec
 from rollbook.schemas.avro_types import FOLDER, schema_of, text_of
 from rollbook.schemas.codec import UndecodableRecord, decode, encode, unwrap
 from rollbook.schemas.records.common import Header, Source, SourceKind
+from rollbook.schemas.records.payload import StepRecording
 from rollbook.schemas.records.reward import RewardFailed, RewardFailure
 from rollbook.schemas.registry import RECORDS
 
@@ -114,6 +115,53 @@ def test_an_earlier_version_that_differs_in_words_only_is_todays(shipped: Path) 
     _forget()
     assert len(codec._writers()) == len(RECORDS)
     assert decode(encode(FAILED)) == FAILED
+
+
+def test_a_recording_of_before_conventions_could_be_named_has_none() -> None:
+    schema = json.loads((FOLDER / "shipped" / "StepRecording-1.avsc").read_text(encoding="utf-8"))
+    prefix, writer = next(
+        item for item in codec._writers().items() if item[1].model is StepRecording and not item[1].is_current
+    )
+    plain = {
+        "run_id": "r",
+        "update_id": "u",
+        "learner": {"learner_id": "l", "epoch": 1},
+        "role": "actor",
+        **dict.fromkeys(("rollout_id", "step_id", "epoch", "rank"), 0),
+        "world": dict.fromkeys(("dp", "tp", "pp", "cp"), 1),
+        "consumer_batch_id": "b",
+        "policy": {"version": 0, "artifact_hash": "h"},
+        "config": {
+            "advantage_estimator": "grpo",
+            "n_samples_per_prompt": 1,
+            "grpo_std_normalization": False,
+            "kl_loss_type": "k1",
+            **dict.fromkeys(("kl_coef", "eps_clip", "eps_clip_high", "entropy_coef"), 0.0),
+        },
+        "cohorts": [],
+        "rows": [
+            {
+                **dict.fromkeys(("trajectory_id", "group_id", "micro_batch_id"), "t"),
+                "segment": 0,
+                "prompt_length": 1,
+                "loss_mask": b"\1",
+                "reward": 0.5,
+                "padding": False,
+            }
+        ],
+        "arrays": [{"name": "importance_weights", "data": b""}],
+        "old_source": "rollout",
+        "normalizer": 1.0,
+        "results": [],
+        "row_terms": [],
+        "kernel": dict.fromkeys(("implementation", "package", "version", "function"), "k"),
+        "framework_version": "",
+    }
+    assert set(plain) == {field["name"] for field in schema["fields"]}
+    found = decode(_write_earlier(prefix, writer.schema, plain))
+    assert isinstance(found, StepRecording)
+    assert found.conventions is None
+    assert (found.rows[0].reward, found.arrays[0].name) == (0.5, "importance_weights")
 
 
 def test_what_was_shipped_can_be_read_by_today() -> None:
