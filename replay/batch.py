@@ -15,7 +15,8 @@ from rollbook.replay.kernels.array import Array, namespace
 class Batch:
     """Arrays: `raw_rewards` and `rewards` float32 [samples], `group_index` and `lengths` int64 [samples] (`group_index`
     None where the bundle has no groups), `mask` bool [tokens], `tensors` float32 [tokens] by payload name;
-    `cohort_rewards`, `cohort_groups`: of the members of these groups that were not consumed, [members], if any."""
+    `cohort_rewards`, `cohort_groups`: of the members of the cohort that were not consumed, [members], if any;
+    `micro_batch_ids`: all of the step, in the bundle's order."""
 
     samples: tuple[Sample, ...]
     config: Config
@@ -27,6 +28,7 @@ class Batch:
     tensors: Mapping[str, Array]
     cohort_rewards: Array | None = None
     cohort_groups: Array | None = None
+    micro_batch_ids: tuple[str, ...] = ()
 
     def with_cohort(self) -> tuple[Array, Array]:
         """Raw rewards and groups of the samples, and behind them those of the members that were not consumed."""
@@ -67,7 +69,8 @@ def batch_of(bundle: Bundle, positions: Sequence[int] | None, token_payloads: Se
     mask = np.frombuffer(b"".join(sample.loss_mask for sample in samples), dtype=np.bool_)
 
     of_groups = set(groups)
-    others = [one for one in bundle.index.cohort or () if one.group_index in of_groups]
+    # Of the others a rule over the whole cohort is made, which a part is never recomputed by.
+    others = [one for one in bundle.index.cohort or () if positions is None or one.group_index in of_groups]
 
     def array(values: Any, dtype: type) -> Array:
         return xp.asarray(np.array(values, dtype=dtype))
@@ -83,6 +86,7 @@ def batch_of(bundle: Bundle, positions: Sequence[int] | None, token_payloads: Se
         tensors={name: xp.asarray(bundle.tensors[name][tokens]) for name in token_payloads if name in bundle.tensors},
         cohort_rewards=array([one.raw_reward for one in others], np.float32) if others else None,
         cohort_groups=array([one.group_index for one in others], np.int64) if others else None,
+        micro_batch_ids=bundle.index.identity.micro_batch_ids,
     )
 
 

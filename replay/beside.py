@@ -90,7 +90,7 @@ def _stage_by_arguments(kernel: InstalledKernel, selection: Selection) -> StageI
     fitting = [
         stage.id
         for stage in STAGES.values()
-        if asked and asked <= {*(one.name for one in stage.inputs), *_ALWAYS} and stage.inputs
+        if asked and asked <= {*(one.name for one in stage.inputs if not one.borrowed), *_ALWAYS} and stage.inputs
     ]
     if len(fitting) == 1:
         return fitting[0]

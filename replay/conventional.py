@@ -2,20 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from rollbook.replay.batch import Batch, Chain
-from rollbook.replay.bundle.convention import Conventions, NamedConvention, WholeBatch
+from rollbook.replay.bundle.convention import Conventions, EntropyMean, NamedConvention, Reached, WholeBatch
 from rollbook.replay.bundle.model import Config, Index, StageId
 from rollbook.replay.dialects import bundleformat
 from rollbook.replay.dialects.cells import too_uneven
 from rollbook.replay.dialects.convention import AdvantageConvention, LossConvention
-from rollbook.replay.dialects.corrections import corrected
 from rollbook.replay.dialects.estimate import Rewarded, estimate, groups_of, placed_at_end
-from rollbook.replay.dialects.loss import Bounds, Policies, PolicyLoss, policy_loss
-from rollbook.replay.dialects.rules import AdvantageRule
+from rollbook.replay.dialects.loss import PolicyLoss, mean_entropy, policy_loss, reduced
+from rollbook.replay.dialects.rules import AdvantageRule, Surrogate
+from rollbook.replay.dialects.stated import batches_of, payloads_of, stated_loss
 from rollbook.replay.dialects.table import ADVANTAGES, LOSSES
-from rollbook.replay.kernels.aggregate import Totals, aggregate
+from rollbook.replay.kernels.aggregate import aggregate
 from rollbook.replay.kernels.array import Array, device, namespace
 from rollbook.replay.kernels.groups import Level, Normalization, normalize
 from rollbook.replay.kernels.masked import count, hide
@@ -44,10 +45,12 @@ def names_advantages(config: Config) -> bool:
 
 
 def names_loss(config: Config) -> bool:
-    """Also where corrections or totals are stated alone: they are then of the loss of format 1.0.0, which is not what
-    it is without them."""
+    """Also where only what changes a loss is stated: it is then of the loss of format 1.0.0, which is not what it is
+    without that."""
     named = conventions_of(config)
-    return named.loss is not None or bool(named.corrections) or named.whole_batch != WholeBatch()
+    stated = (named.corrections, named.kl_term, named.delta, named.entropy_mean, named.top_entropy_quantile)
+    more = (named.off_policy_mask, named.vespo, named.micro_batch_tokens)
+    return named.loss is not None or named.whole_batch != WholeBatch() or any((*stated, *more))
 
 
 def needs_values(config: Config) -> bool:
@@ -58,8 +61,13 @@ def needs_values(config: Config) -> bool:
 
 
 def needs_sampler(config: Config) -> bool:
-    """Whether the loss is corrected by the sampler's log-probs."""
-    return names_loss(config) and bool(conventions_of(config).corrections)
+    """Whether the loss is corrected or masked by the sampler's log-probs."""
+    return "rollout_log_probs" in payloads_of(conventions_of(config))
+
+
+def needs_reference(config: Config) -> bool:
+    """Whether the loss has a distance to the reference policy in it."""
+    return "ref_log_probs" in payloads_of(conventions_of(config))
 
 
 def unknown_advantages(index: Index) -> str | None:
@@ -83,8 +91,26 @@ def unknown_loss(index: Index) -> str | None:
     return None if named is None or _key(named) in _LOSSES else _unknown("loss", named)
 
 
+def uncomputable_loss(index: Index) -> str | None:
+    """What is stated of a loss and cannot be computed of this rank's samples."""
+    named = conventions_of(index.config)
+    if named.top_entropy_quantile is not None and index.identity.rank.dp > 1:
+        return "top_entropy_quantile is of the micro-batches of all ranks together, the bundle has those of one"
+    if (said := named.micro_batch_tokens) is not None and len(said) != len(index.identity.micro_batch_ids):
+        return f"micro_batch_tokens has {len(said)} entries for {len(index.identity.micro_batch_ids)} micro-batches"
+    if _LOSSES[_key(named.loss or _LOSS_OF_FORMAT)].rule.surrogate is Surrogate.VESPO:
+        for rule in named.corrections:
+            if rule.reach is not Reached.TOKEN or (rule.least or 0) > 1 or (rule.most or 1) < 1:
+                return (
+                    "VESPO takes weights of tokens whose bounds hold 1: the padding that it multiplies is not recorded"
+                )
+    return too_uneven([sample.response_length for sample in index.samples])
+
+
 def of_whole_batch(config: Config, stage: StageId) -> bool:
     """Whether a stage sees all samples at once, so that a part of them cannot be recomputed."""
+    if stage is StageId.LOSS_POLICY:
+        return conventions_of(config).top_entropy_quantile is not None
     if stage not in (StageId.REWARD_POST_PROCESS, StageId.ADVANTAGE_ESTIMATE) or not names_advantages(config):
         return False
     rule = _rule(config)
@@ -146,36 +172,33 @@ def policy_terms(chain: Chain) -> Results:
     convention = _LOSSES[_key(named.loss or _LOSS_OF_FORMAT)]
     rows = _Rows(chain.batch)
     xp = rows.xp
-    new, old, advantage, entropy = (
-        rows.matrix(chain.tokens(name)) for name in ("log_probs", "old_log_probs", "advantages", "entropy")
-    )
-    weights, kept = None, rows.mask
-    if named.corrections:
-        sampler = rows.matrix(chain.tokens("rollout_log_probs"))
-        weights, kept = corrected(named.corrections, old, sampler, rows.mask)
-    bounds = Bounds(
-        low=config.eps_clip,
-        high=config.eps_clip_high,
-        dual=named.eps_clip_c if named.eps_clip_c is not None else convention.dual,
-        positive=named.tau_pos,
-        negative=named.tau_neg,
-    )
-    totals = Totals(**named.whole_batch.model_dump())
-    found = policy_loss(Policies(new, old, advantage, kept, weights), convention.rule, bounds, totals)
-    entropy_loss = aggregate(entropy, kept, convention.rule.aggregation, totals)
-    tokens = _tokens(found, entropy)
+    batches = batches_of(chain.batch.samples, chain.batch.micro_batch_ids, named.micro_batch_tokens, rows.mask)
+
+    def tokens(name: str) -> Array:
+        return rows.matrix(chain.tokens(name))
+
+    given = stated_loss(config, named, tokens, rows.mask, batches, convention.kl)
+    bounds = given.bounds if given.bounds.dual is not None else replace(given.bounds, dual=convention.dual)
+    found = policy_loss(given.policies, convention.rule, bounds, given.totals, given.additions)
+    entropy, kept = tokens("entropy"), given.policies.mask
+    by_loss = partial(reduced, given=given.policies, rule=convention.rule, totals=given.totals)
+    of_entropy = by_loss
+    if named.entropy_mean is EntropyMean.MICRO_BATCH:
+        of_entropy = partial(mean_entropy, given=given.policies, uncertain=found.uncertain)
+    of_metric = partial(aggregate, mask=kept, rule=convention.rule.metrics)
+    values = _tokens(found, entropy)
+    entropy_loss = of_entropy(entropy)
     scalars = {
         "loss": found.loss - config.entropy_coef * entropy_loss,
         "pg_loss": found.loss,
         "entropy_loss": entropy_loss,
-        "pg_clipfrac": aggregate(tokens["pg_clipfrac"], kept, convention.rule.metrics),
-        "ppo_kl": aggregate(tokens["ppo_kl"], kept, convention.rule.metrics),
+        "pg_clipfrac": of_metric(values["pg_clipfrac"]),
+        "ppo_kl": of_metric(values["ppo_kl"]),
     }
-    loss, metric = (convention.rule.aggregation, totals), (convention.rule.metrics, Totals())
-    by = {"pg_loss": loss, "entropy_loss": loss, "pg_clipfrac": metric, "ppo_kl": metric}
-    absolute = {f"absolute_{name}": aggregate(xp.abs(value), kept, *by[name]) for name, value in tokens.items()}
-    rows_count = xp.clip(count(kept, new, axis=1), 1.0, None)
-    means = {f"sample_{name}": xp.sum(hide(value, kept), axis=1) / rows_count for name, value in tokens.items()}
+    by = {"pg_loss": by_loss, "entropy_loss": of_entropy, "pg_clipfrac": of_metric, "ppo_kl": of_metric}
+    absolute = {f"absolute_{name}": by[name](xp.abs(value)) for name, value in values.items()}
+    rows_count = xp.clip(count(kept, entropy, axis=1), 1.0, None)
+    means = {f"sample_{name}": xp.sum(hide(value, kept), axis=1) / rows_count for name, value in values.items()}
     return {name: xp.astype(value, xp.float32) for name, value in {**scalars, **absolute, **means}.items()}
 
 

@@ -51,12 +51,14 @@ def _known(_: Config) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Something that a stage reads; `when` says in words what `needed` asks of the config."""
+    """Something that a stage reads; `when` says in words what `needed` asks of the config; `borrowed`: it is another
+    stage's own, and who asks for it is not thereby of this one."""
 
     name: str
     origin: Origin
     needed: Callable[[Config], bool] = _always
     when: str = ""
+    borrowed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 
 from rollbook.replay import conventional, criticloss
 from rollbook.replay.bundle.model import Index
-from rollbook.replay.dialects.cells import too_uneven
 from rollbook.replay.kernels.kl import ESTIMATORS
 from rollbook.replay.text import visible
 
@@ -82,8 +81,7 @@ def advantages(index: Index) -> str | None:
 def loss(index: Index) -> str | None:
     """What policy losses are refused for."""
     if conventional.names_loss(index.config):
-        uneven = too_uneven([sample.response_length for sample in index.samples])
-        return conventional.unknown_loss(index) or context_parallel(index) or uneven
+        return conventional.unknown_loss(index) or context_parallel(index) or conventional.uncomputable_loss(index)
     return estimator_of_whole_rows(index)
 
 

@@ -16,11 +16,9 @@ from rollbook.replay.bundle.convention import Conventions, NamedConvention
 from rollbook.replay.bundle.model import StageId
 from rollbook.replay.conventional import conventions_of
 from rollbook.replay.dialects.cells import too_uneven
-from rollbook.replay.dialects.corrections import corrected
 from rollbook.replay.dialects.estimate import Rewarded, placed_at_end
-from rollbook.replay.dialects.loss import Bounds, Policies
 from rollbook.replay.dialects.search import LossGiven, Match, Tolerance, rank_advantages, rank_losses
-from rollbook.replay.kernels.aggregate import Totals
+from rollbook.replay.dialects.stated import batches_of, payloads_of, stated_loss
 from rollbook.schemas.errors import BadInput
 
 Floats = NDArray[np.float64]
@@ -118,11 +116,10 @@ def _advantages(bundle: Bundle) -> Subject:
 
 
 def _rewarded(bundle: Bundle, rows: _Rows, conventions: Conventions) -> Rewarded:
-    """The samples and, below them, the members of their groups that the step did not consume: rows of a reward without
+    """The samples and, below them, the members of the cohort that the step did not consume: rows of a reward without
     a token that counts, which are measured against like the others and compared nowhere."""
     samples = bundle.index.samples
-    of_groups = {sample.group_index for sample in samples}
-    others = [one for one in bundle.index.cohort or () if one.group_index in of_groups]
+    others = bundle.index.cohort or ()
     raw = np.array([*(one.raw_reward for one in samples), *(one.raw_reward for one in others)], dtype=np.float64)
     groups = [*(one.group_index for one in samples), *(one.group_index for one in others)]
     mask = np.concatenate([rows.mask, np.zeros((len(others), rows.mask.shape[1]), dtype=np.bool_)])
@@ -145,24 +142,12 @@ def _pg_loss(bundle: Bundle) -> Subject:
     named = conventions.loss
     if recorded is None:
         return Subject(name, lacks="the bundle records no loss", named=named)
-    sampler = ("rollout_log_probs",) if conventions.corrections else ()
-    if missing := _missing(bundle, (*_LOSS_TENSORS, *sampler)):
+    if missing := _missing(bundle, (*_LOSS_TENSORS, *payloads_of(conventions))):
         return Subject(name, lacks=f"the bundle records no {', '.join(missing)}", named=named)
-    rows, config = _rows(bundle), bundle.index.config
-    new, old, advantages = (rows.of(bundle.tensors[tensor]) for tensor in _LOSS_TENSORS)
-    weights, kept = None, rows.mask
-    if sampler:
-        of_sampler = rows.of(bundle.tensors["rollout_log_probs"])
-        weights, kept = corrected(conventions.corrections, old, of_sampler, rows.mask)
-    bounds = Bounds(
-        low=config.eps_clip,
-        high=config.eps_clip_high,
-        dual=conventions.eps_clip_c,
-        positive=conventions.tau_pos,
-        negative=conventions.tau_neg,
-    )
-    totals = Totals(**conventions.whole_batch.model_dump())
-    given = LossGiven(Policies(new, old, advantages, kept, weights), bounds, totals)
+    rows, index = _rows(bundle), bundle.index
+    batches = batches_of(index.samples, index.identity.micro_batch_ids, conventions.micro_batch_tokens, rows.mask)
+    found = stated_loss(index.config, conventions, lambda tensor: rows.of(bundle.tensors[tensor]), rows.mask, batches)
+    given = LossGiven(found.policies, found.bounds, found.totals, found.additions)
     matches = rank_losses(given, recorded.pg_loss, _tolerance(bundle, StageId.LOSS_POLICY))
     return Subject(name, matches, named=named)
 

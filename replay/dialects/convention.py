@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from rollbook.replay.dialects.rules import AdvantageRule, LossRule
+from rollbook.replay.kernels.kl import PLAIN, KlRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,12 +16,12 @@ class AdvantageConvention:
 
 @dataclass(frozen=True, slots=True)
 class LossConvention:
-    """`dual`: the second bound for negative advantages, where the framework has it on without being asked;
-    `kl_by_ratio`: a KL term in the loss is multiplied by the ratio."""
+    """`dual`: the second bound for negative advantages, where the framework has it on without being asked; `kl`: how
+    it bounds a KL term in the loss."""
 
     framework: str
     version: str
     name: str
     rule: LossRule
     dual: float | None = None
-    kl_by_ratio: bool = False
+    kl: KlRule = PLAIN

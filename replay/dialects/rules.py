@@ -31,6 +31,7 @@ class Surrogate(StrEnum):
     PPO = "ppo"
     CISPO = "cispo"
     SAPO = "sapo"
+    VESPO = "vespo"
     REINFORCE = "reinforce"
 
 
@@ -83,7 +84,8 @@ class LossRule:
     `ratio_limit`: a token's log-ratio is held within it; `sequence_limit`: a row's is held below it; `row_floor`,
     `row_eps`, `row_masking`: how a row's mean log-ratio is taken; `through_tokens`: a row's ratio passes each token's
     gradient; `mean_advantages`: a row's advantage is the mean of its tokens', zero where masked; `hidden_ratios`: the
-    ratio of a masked token is zero; `dual`: the bound for negative advantages is there, where a run sets it.
+    ratio of a masked token is zero; `dual`: the bound for negative advantages is there, where a run sets it;
+    `by_micro_batch`: each micro-batch is reduced by itself, and the loss is the mean of these.
     """
 
     surrogate: Surrogate
@@ -100,3 +102,4 @@ class LossRule:
     hidden_ratios: bool = False
     dual: bool = False
     cap: Cap = Cap.BAND
+    by_micro_batch: bool = False

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rollbook.replay.dialects.additions import NOTHING, Additions
 from rollbook.replay.dialects.convention import AdvantageConvention, LossConvention
 from rollbook.replay.dialects.estimate import Rewarded, estimate
 from rollbook.replay.dialects.loss import Bounds, Policies, policy_loss
 from rollbook.replay.dialects.table import ADVANTAGES, LOSSES
-from rollbook.replay.kernels.aggregate import Totals, aggregate
-from rollbook.replay.kernels.kl import approximate_kl
+from rollbook.replay.kernels.aggregate import Totals
 
 Floats = NDArray[np.float64]
 
@@ -24,6 +24,8 @@ _STEP = 2.0**-24
 _STEPS = 4
 """Float32 steps of the largest value that a recorded result may be off by: a few operations."""
 _TIMES = 4
+_SAME = 1e-9
+"""Relative: what double precision itself leaves between errors that are one."""
 _CANCELLED = 2e-4
 """The most, of the largest value, that cancellation within a group may put a recorded result off."""
 
@@ -52,22 +54,13 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Penalty:
-    """A KL term inside the loss: `coef` times the estimator against the reference's log-probs."""
-
-    ref_log_probs: Any
-    estimator: str
-    coef: float
-
-
-@dataclass(frozen=True, slots=True)
 class LossGiven:
     """What a policy's loss was computed of."""
 
     policies: Policies
     bounds: Bounds
     totals: Totals = field(default_factory=Totals)
-    penalty: Penalty | None = None
+    additions: Additions = NOTHING
 
 
 def rank_advantages(
@@ -110,13 +103,17 @@ def loss_of(given: LossGiven, convention: LossConvention) -> float:
     bounds = given.bounds
     if bounds.dual is None:
         bounds = replace(bounds, dual=convention.dual)
-    found = policy_loss(given.policies, convention.rule, bounds, given.totals)
-    if given.penalty is None:
-        return float(found.loss)
-    penalty = approximate_kl(given.policies.log_probs, given.penalty.ref_log_probs, given.penalty.estimator)
-    penalty = penalty * found.ratios if convention.kl_by_ratio else penalty
-    losses = found.losses + given.penalty.coef * penalty
-    return float(aggregate(losses, given.policies.mask, convention.rule.aggregation, given.totals))
+    return float(
+        policy_loss(given.policies, convention.rule, bounds, given.totals, of_framework(given, convention)).loss
+    )
+
+
+def of_framework(given: LossGiven, convention: LossConvention) -> Additions:
+    """The KL term as the framework bounds it."""
+    penalty = given.additions.penalty
+    if penalty is None:
+        return given.additions
+    return replace(given.additions, penalty=replace(penalty, rule=convention.kl))
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +184,6 @@ def _numbered(found: list[Match], indistinct: float) -> Iterator[Match]:
     rank, last = 0, -1.0
     for at, match in enumerate(found, start=1):
         error = max(match.error, indistinct)
-        if error > last:
+        if error > last * (1 + _SAME):
             rank, last = at, error
         yield replace(match, rank=rank)

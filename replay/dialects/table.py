@@ -2,6 +2,7 @@
 
 from rollbook.replay.dialects import areal, bundleformat, openrlhf, skyrl, slime, trl, verl
 from rollbook.replay.dialects.convention import AdvantageConvention, LossConvention
+from rollbook.replay.kernels.kl import PLAIN
 
 _MODULES = (areal, bundleformat, openrlhf, skyrl, slime, trl, verl)
 
@@ -20,13 +21,13 @@ def _losses() -> tuple[LossConvention, ...]:
             name,
             rule,
             dual=verl.DUAL if module is verl and rule.dual else None,
-            kl_by_ratio=module is trl,
+            kl=getattr(module, "KL", PLAIN),
         )
         for module in _MODULES
         for name, rule in module.LOSSES.items()
     ]
     dual = [
-        LossConvention(skyrl.FRAMEWORK, skyrl.VERSION, name, rule, dual=skyrl.DUAL)
+        LossConvention(skyrl.FRAMEWORK, skyrl.VERSION, name, rule, dual=skyrl.DUAL, kl=skyrl.KL)
         for name, rule in skyrl.DUAL_LOSSES.items()
     ]
     return (*found, *dual)

@@ -3,9 +3,12 @@
 PPO's clipped objective: Schulman et al. 2017, arXiv:1707.06347, eq. 7; the second bound for negative advantages
 ("dual clip"): Ye et al. 2020, arXiv:1912.09729, eq. 5; a higher bound above than below ("clip-higher"): DAPO, Yu et al.
 2025, arXiv:2503.14476, eq. 10. Ratios of whole sequences: GSPO, Zheng et al. 2025, arXiv:2507.18071, eq. 7 and 13.
-CISPO: MiniMax 2025, arXiv:2506.13585, eq. 4 and 5. SAPO: Gao et al. 2025, arXiv:2511.20347. REINFORCE:
-Williams 1992.
+CISPO: MiniMax 2025, arXiv:2506.13585, eq. 4 and 5. SAPO: Gao et al. 2025, arXiv:2511.20347. VESPO: arXiv:2602.10693.
+REINFORCE: Williams 1992.
 """
+
+import math
+from dataclasses import dataclass
 
 from rollbook.replay.kernels.array import Array, constant, namespace, sigmoid
 from rollbook.replay.kernels.masked import Masking, count, hide
@@ -83,6 +86,40 @@ def geometric(log_ratios: Array, advantages: Array, mask: Array, *, low: float, 
     clipped = sign * xp.minimum(sign * log_ratios, sign * xp.clip(log_ratios, -low, high))
     mean = sequence_mean(clipped, mask, floor=0.0, eps=1e-8)
     return -xp.exp(mean[:, 0]) * sequence_mean(advantages, mask, floor=0.0, eps=1e-8)[:, 0], clipped
+
+
+@dataclass(frozen=True, slots=True)
+class Gamma:
+    """Exponents and decays of VESPO's weights: for advantages that are not negative, and for negative ones."""
+
+    k_pos: float = 2.0
+    lambda_pos: float = 3.0
+    k_neg: float = 3.0
+    lambda_neg: float = 2.0
+
+
+_LEAST_LOG, _MOST_LOG = math.log(1e-8), 20.0
+
+
+def vespo(
+    log_ratios: Array, log_probs: Array, advantages: Array, mask: Array, *, gamma: Gamma, weights: Array | None = None
+) -> Array:
+    """-sg(phi(W)) A log p, phi(W) = e^lambda W^k e^(-lambda W): W is the product of a row's ratios and of its tokens'
+    importance weights (`weights`, [rows, tokens]), its logarithm held within log(1e-8) and 20; k and lambda by the sign
+    of A (TRL, `get_gamma_weights` of `grpo_trainer.py`)."""
+    xp = namespace(log_ratios, log_probs, advantages, mask)
+    logs = hide(xp.clip(constant(log_ratios), -_MOST_LOG, _MOST_LOG), mask)
+    if weights is not None:
+        logs = logs + hide(xp.clip(xp.log(constant(weights)), _LEAST_LOG, _MOST_LOG), mask)
+    log_w = xp.clip(xp.sum(logs, axis=1, keepdims=True), _LEAST_LOG, _MOST_LOG)
+    log_w = xp.broadcast_to(log_w, advantages.shape)
+    k = xp.where(advantages >= 0, xp.full_like(log_w, gamma.k_pos), xp.full_like(log_w, gamma.k_neg))
+    least = 1e-4
+    of_sign = (max(gamma.lambda_pos, least), max(gamma.lambda_neg, least))
+    decay = xp.where(advantages >= 0, xp.full_like(log_w, of_sign[0]), xp.full_like(log_w, of_sign[1]))
+    phi = xp.exp(decay + k * log_w - decay * xp.exp(log_w))
+    phi = xp.where(xp.isfinite(phi), phi, xp.zeros_like(phi))
+    return -phi * advantages * log_probs
 
 
 def reinforce(log_probs: Array, advantages: Array) -> Array:

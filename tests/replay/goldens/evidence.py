@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rollbook.replay.dialects.additions import Additions, Penalty
 from rollbook.replay.dialects.estimate import Rewarded, placed_at_end
 from rollbook.replay.dialects.loss import Bounds, Policies
-from rollbook.replay.dialects.search import LossGiven, Penalty
+from rollbook.replay.dialects.search import LossGiven
 from rollbook.replay.kernels.aggregate import Totals
 from rollbook.tests.replay.goldens import trl
 from rollbook.tests.replay.goldens.case import Case, case_of, labels, numbers, read
@@ -235,7 +236,8 @@ def _trl_loss(case: Case) -> LossGiven | None:
     if params["loss_type"] in ("dapo", "cispo"):
         share = params["accumulated"] / params["steps_per_generation"]
         totals = Totals(tokens=params["num_items_in_batch"] * share)
-    return LossGiven(policies, bounds, totals, Penalty(found["reference"], "k3", params["beta"]))
+    penalty = Penalty(found["reference"], "k3", params["beta"], by_ratio=params["use_bias_correction_kl"])
+    return LossGiven(policies, bounds, totals, Additions(penalty))
 
 
 _LOST = {

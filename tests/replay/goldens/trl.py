@@ -1,17 +1,17 @@
 """How TRL's recorded training runs are recomputed: the advantages of a generation, the loss of each micro step."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from rollbook.replay.dialects import trl
+from rollbook.replay.dialects.additions import Additions, Penalty
 from rollbook.replay.dialects.estimate import Rewarded, estimate
 from rollbook.replay.dialects.loss import Bounds, Policies, policy_loss
-from rollbook.replay.dialects.rules import AdvantageRule, Level, LossRule
-from rollbook.replay.kernels.aggregate import Totals, aggregate
+from rollbook.replay.dialects.rules import AdvantageRule
+from rollbook.replay.kernels.aggregate import Totals
 from rollbook.replay.kernels.array import Array, constant, namespace
 from rollbook.replay.kernels.correction import Outside, Reach, Weighting, gather, importance_weights
-from rollbook.replay.kernels.kl import approximate_kl
+from rollbook.replay.kernels.surrogate import Gamma
 from rollbook.tests.replay.goldens.case import Adapter, Case, Outputs
 from rollbook.tests.replay.goldens.compare import cancellation
 
@@ -108,8 +108,7 @@ def advantages(case: Case) -> Outputs:
     rewards, groups = weighted(per_function, case.inputs["reward_weights"])[known], case.inputs["group_index"][known]
     given = Rewarded(rewards[:, None], xp.ones_like(rewards[:, None], dtype=xp.bool), groups)
     found = estimate(given, SCALES[scale])[0][:, 0]
-    # Who is left alone of a group has no deviation, and no advantage.
-    advantage[known] = xp.where(xp.isnan(found), xp.zeros_like(found), found)
+    advantage[known] = found
     return {"advantages": advantage, "allowed": cancellation(rewards, groups, scale != "none")}
 
 
@@ -130,44 +129,43 @@ def importance_sampling_ratio(case: Case) -> Outputs:
     return {"importance_sampling_ratio": found[:, :1] if of == "sequence" else found}
 
 
-LOSSES: dict[str, LossRule] = {
-    "grpo": trl.GRPO_LOSS,
-    "bnpo": trl.BNPO_LOSS,
-    "dapo": trl.DAPO_LOSS,
-    "dr_grpo": trl.DR_GRPO_LOSS,
-    "cispo": trl.CISPO_LOSS,
-    "sapo": trl.SAPO_LOSS,
-    "luspo": trl.LUSPO_LOSS,
-}
+_KINDS = ("grpo", "bnpo", "dapo", "dr_grpo", "cispo", "sapo", "luspo", "vespo")
 
 
-def compute_loss(case: Case) -> Outputs:
-    found, params = case.inputs, case.params
-    mask, new, kind = found["mask"] != 0, found["per_token_logps"], params["loss_type"]
-    old = found.get("old", constant(new))
-    xp = namespace(new)
-    rule = LOSSES[kind]
-    level = Level(params["importance_sampling_level"])
-    rule = replace(rule, level=level, through_tokens=level is Level.TOKEN)
-    bounds = Bounds(
+def bounds_of(params: Raw) -> Bounds:
+    return Bounds(
         low=params["epsilon_low"],
         high=params["epsilon_high"],
         positive=params["sapo_temperature_pos"],
         negative=params["sapo_temperature_neg"],
         most=params["delta"],
+        gamma=Gamma(*(params[f"vespo_{name}"] for name in ("k_pos", "lambda_pos", "k_neg", "lambda_neg"))),
     )
-    spread = xp.broadcast_to(found["advantages"][:, None], new.shape)
-    loss = policy_loss(Policies(new, old, spread, mask, weights=found.get("weights")), rule, bounds)
-    losses = loss.losses
+
+
+def totals_of(params: Raw) -> Totals:
+    """A micro-batch's part of its step."""
+    if params["loss_type"] not in ("dapo", "cispo", "vespo"):
+        return Totals(length=params["max_completion_length"], ranks=1 / params["accumulated"])
+    # An optimizer step's share of the tokens of the whole generation, which feeds several.
+    share = params["accumulated"] / params["steps_per_generation"]
+    return Totals(tokens=max(params["num_items_in_batch"], 1.0) / params["world_size"] * share)
+
+
+def compute_loss(case: Case) -> Outputs:
+    found, params = case.inputs, case.params
+    mask, new = found["mask"] != 0, found["per_token_logps"]
+    old = found.get("old", constant(new))
+    xp = namespace(new)
+    rule = trl.LOSSES[trl.loss_name(params["loss_type"], params["importance_sampling_level"])]
+    penalty = None
     if params["beta"]:
-        kl = approximate_kl(new, found["reference"], "k3", trl.KL)
-        losses = losses + params["beta"] * (kl * loss.ratios if params["use_bias_correction_kl"] else kl)
-    totals = Totals(length=params["max_completion_length"], ranks=1 / params["accumulated"])
-    if kind in ("dapo", "cispo"):
-        # An optimizer step's share of the tokens of the whole generation, which feeds several.
-        share = params["accumulated"] / params["steps_per_generation"]
-        totals = Totals(tokens=max(params["num_items_in_batch"], 1.0) / params["world_size"] * share)
-    return {"loss": aggregate(losses, mask, rule.aggregation, totals)}
+        by_ratio = params["use_bias_correction_kl"]
+        penalty = Penalty(found["reference"], "k3", params["beta"], by_ratio=by_ratio, rule=trl.KL)
+    given = Policies(
+        new, old, xp.broadcast_to(found["advantages"][:, None], new.shape), mask, weights=found.get("weights")
+    )
+    return {"loss": policy_loss(given, rule, bounds_of(params), totals_of(params), Additions(penalty)).loss}
 
 
 def score_group(case: Case) -> Outputs:
@@ -201,20 +199,19 @@ def async_loss(case: Case) -> Outputs:
     given = Policies(new, found["old_log_probs"][None, :], found["advantages"][None, :], mask)
     bounds = Bounds(low=params["epsilon_low"], high=params["epsilon_high"])
     tokens = max(params["global_n_tokens"] / params["world_size"], 1.0) * params["gradient_accumulation_steps"]
-    loss = policy_loss(given, trl.DAPO_LOSS, bounds, Totals(tokens=tokens))
+    loss = policy_loss(given, trl.ASYNC_LOSS, bounds, Totals(tokens=tokens))
     return {"loss": loss.loss}
 
 
 ADAPTERS: dict[str, Adapter] = {
     "advantages": advantages,
     "importance_sampling_ratio": importance_sampling_ratio,
-    **{f"compute_loss.{kind}": compute_loss for kind in LOSSES},
+    **{f"compute_loss.{kind}": compute_loss for kind in _KINDS},
     "score_group": score_group,
     "compute_loss": async_loss,
 }
 UNSUPPORTED: dict[str, str] = {
     "staleness_drop": "a queue's decision, which the ledger's rules take, not replay",
-    "compute_loss.vespo": "a policy loss that format 1.1.0 does not name",
     "compute_loss, entropy": "chooses or rewards tokens by entropy, which format 1.1.0 does not name",
     "compute_loss, off-policy mask": "a rejection by advantage and KL that format 1.1.0 does not name",
     "advantages, gdpo": "an estimator that format 1.1.0 does not name",
