@@ -16,6 +16,7 @@ from rollbook.schemas.codec import encode
 from rollbook.schemas.digests import digest_of_digests, float32_bytes, mask_bytes
 from rollbook.schemas.errors import BadInput, RollbookError
 from rollbook.schemas.records.common import Header, LearnerRef, PayloadRef, PolicyRef
+from rollbook.schemas.records.convention import Conventions
 from rollbook.schemas.records.payload import (
     ArrayName,
     Cohort,
@@ -52,7 +53,8 @@ class StepArrays:
     """One optimizer step as the trainer computed it; see `StepRecording` for what each field means.
 
     `arrays` hold real values [N]: the response tokens of all rows joined in row order. `results` and `row_terms` (one
-    number a row) are by name. `normalizer` is what the sum of row terms was divided by.
+    number a row) are by name. `normalizer` is what the sum of row terms was divided by. `conventions`: formulas other
+    than those of bundles of format 1.0.0, by the names that replay knows (docs/kernels.md).
     """
 
     consumer_batch_id: str
@@ -70,6 +72,7 @@ class StepArrays:
     role: Role = Role.ACTOR
     world: World = field(default_factory=World)
     framework_version: str = ""
+    conventions: Conventions | None = None
 
 
 class Recorder:
@@ -185,6 +188,7 @@ class Recorder:
             row_terms=self._redaction.named(_row_terms(step.row_terms, len(rows))),
             kernel=self._redaction.kernel(step.kernel),
             framework_version=self._redaction.name(step.framework_version),
+            conventions=None if step.conventions is None else self._redaction.conventions(step.conventions),
         )
 
 

@@ -10,8 +10,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from rollbook.producers.convention_names import is_public
 from rollbook.schemas.digests import IntArray, Mask, tokens_digest
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.records.convention import Conventions, NamedConvention
 from rollbook.schemas.records.payload import GrpoConfig, Kernel, RowTerms
 from rollbook.schemas.records.rollout import TaskSource
 from rollbook.schemas.records.run import Artifact, InitialPolicy, RewardIdentity
@@ -38,6 +40,7 @@ NO_DIGEST = "0" * 64
 REDACTED_TOKEN = -1
 """Stands where a token id was, within a response that is otherwise kept."""
 Named = TypeVar("Named", NamedNumber, NamedText, RowTerms)
+C = TypeVar("C", bound=NamedConvention)
 
 
 class Treatment(StrEnum):
@@ -168,6 +171,16 @@ class Redaction:
             update={name: self.name(getattr(config, name)) for name in ("advantage_estimator", "kl_loss_type")}
         )
 
+    def conventions(self, conventions: Conventions) -> Conventions:
+        """Named conventions with their names treated; those that replay knows by name are public and stay."""
+        return conventions.model_copy(
+            update={
+                "advantages": self._convention(conventions.advantages),
+                "loss": self._convention(conventions.loss),
+                "value_loss": self._convention(conventions.value_loss),
+            }
+        )
+
     def kernel(self, kernel: Kernel) -> Kernel:
         """The code of a step with its names treated."""
         return kernel.model_copy(update={name: self.name(getattr(kernel, name)) for name in Kernel.model_fields})
@@ -195,6 +208,11 @@ class Redaction:
         if kept and self.prompts is Treatment.KEEP:
             return plain
         return self._digest_of(plain, dropped=Treatment.DROP in (self.prompts, self.responses))
+
+    def _convention(self, named: C | None) -> C | None:
+        if named is None or is_public(named):
+            return named
+        return named.model_copy(update={name: self.name(getattr(named, name)) for name in NamedConvention.model_fields})
 
     def _hide(self, ids: IntArray, by_tool: Mask) -> IntArray:
         if self.tool_output is Treatment.KEEP:

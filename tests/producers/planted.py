@@ -25,6 +25,7 @@ from rollbook.producers import (
     new_identity,
 )
 from rollbook.schemas.records.common import PolicyRef
+from rollbook.schemas.records.convention import Conventions, NamedConvention, NamedValueLoss
 from rollbook.schemas.records.payload import Cohort, CohortMember, Kernel, OldSource
 from rollbook.schemas.records.policy import AckFailure
 from rollbook.schemas.records.reward import DiscardReason, RewardFailure
@@ -173,7 +174,20 @@ class Planter:
         rows = [replace(row, micro_batch_id=self.next()) for row in step.rows]
         results = {**step.results, **dict.fromkeys(SHAPES, 0.5)}
         terms = {**step.row_terms, **dict.fromkeys(SHAPES, [0.5] * len(ids))}
-        return replace(step, kernel=code, config=config, cohorts=cohorts, rows=rows, results=results, row_terms=terms)
+        named = {"framework": self.next(), "version": self.next(), "name": self.next()}
+        conventions = Conventions(
+            advantages=NamedConvention(**named), loss=NamedConvention(**named), value_loss=NamedValueLoss(**named)
+        )
+        return replace(
+            step,
+            kernel=code,
+            config=config,
+            cohorts=cohorts,
+            rows=rows,
+            results=results,
+            row_terms=terms,
+            conventions=conventions,
+        )
 
 
 def publish_in_gate(settings: Settings, options: Options) -> str:

@@ -26,6 +26,7 @@ from rollbook.schemas.digests import ints_of, tokens_digest
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.partition import partition_of
 from rollbook.schemas.records.common import PolicyRef
+from rollbook.schemas.records.convention import Conventions, NamedConvention, NamedValueLoss
 from rollbook.schemas.records.decision import DeadLetter, Decision
 from rollbook.schemas.records.payload import SegmentPayload
 from rollbook.schemas.records.rollout import FinishReason, Origin, Span
@@ -227,6 +228,16 @@ def test_any_other_name_is_treated(value: str) -> None:
     assert Redaction().name(value) == f"sha256:{sha256(value)}"
     assert Redaction(texts=DROP, paths=DROP, endpoints=DROP).name(value) == "dropped"
     assert Redaction(texts=KEEP, paths=KEEP, endpoints=KEEP).name(value) == value
+
+
+def test_a_convention_that_replay_knows_stays_and_any_other_is_a_name() -> None:
+    known = NamedConvention(framework="trl", version="1.16.0", name="scale_rewards group")
+    own = NamedConvention(framework="trl", version="1.16.0", name="the customer's own")
+    value = NamedValueLoss(framework="openrlhf", version="0.11.2", name="value, token mean", clip=0.5)
+    strict = Redaction(texts=DROP, paths=DROP, endpoints=DROP)
+    treated = strict.conventions(Conventions(advantages=known, loss=own, value_loss=value, gamma=0.5))
+    assert (treated.advantages, treated.value_loss, treated.gamma) == (known, value, 0.5)
+    assert treated.loss == own.model_copy(update={"name": "dropped"})
 
 
 def test_names_that_the_treatment_makes_alike_are_numbered() -> None:
