@@ -1,0 +1,267 @@
+"""TRL's recorded runs as bundles: each micro-step and each optimizer step what a trainer would hand to capture.
+
+The scalars beside TRL's loss, which it does not keep, are computed here, row by row, and not by the engine.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rollbook.replay.bundle.convention import (
+    Conventions,
+    Correction,
+    EntropyMean,
+    KlTerm,
+    NamedConvention,
+    Outlier,
+    Reached,
+    WholeBatch,
+)
+from rollbook.replay.bundle.model import Config
+from rollbook.replay.bundle.rows import NotConsumed, Origin, Rows
+from rollbook.replay.capture import Recorded
+from rollbook.replay.dialects import trl
+from rollbook.tests.replay.goldens.case import numbers
+
+Raw = Mapping[str, Any]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One recorded training."""
+
+    document: Raw
+
+    @cached_property
+    def params(self) -> Raw:
+        return {**self.document["config"], **self.document["effective"]}
+
+    @cached_property
+    def generations(self) -> tuple["Buffer", ...]:
+        return tuple(Buffer(at, raw, self.params) for at, raw in enumerate(self.document["generations"]))
+
+    def micro_steps(self) -> Iterator[Recorded]:
+        for micro in self.document["micro_steps"]:
+            yield self._step((micro,), micro["micro_step"], f"micro-{micro['micro_step']}")
+
+    def optimizer_steps(self) -> Iterator[Recorded]:
+        for step, micros in groupby(self.document["micro_steps"], lambda micro: int(micro["global_step"])):
+            yield self._step(tuple(micros), step, f"step-{step}")
+
+    def _step(self, micros: tuple[Raw, ...], number: int, name: str) -> Recorded:
+        (buffer,) = {micro["generation_index"] for micro in micros}
+        return Step(self.generations[buffer], micros, self.params, number, f"{self.document['id']}-{name}").recorded()
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """One generation, its arrays [rows, longest] as recorded."""
+
+    at: int
+    raw: Raw
+    params: Raw
+
+    def array(self, name: str) -> Floats:
+        return np.asarray(numbers(self.raw[name]), dtype=np.float64)
+
+    @cached_property
+    def raw_rewards(self) -> NDArray[np.float32]:
+        known = np.nan_to_num(self.array("rewards_per_func").astype(np.float32), nan=0.0)
+        found: NDArray[np.float32] = (known * self.array("reward_weights").astype(np.float32)).sum(axis=1)
+        return found
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        found: NDArray[np.int64] = self.array("completion_mask").sum(axis=1).astype(np.int64)
+        return found
+
+    @cached_property
+    def mask(self) -> NDArray[np.bool_]:
+        written: NDArray[np.bool_] = self.array("completion_mask") != 0
+        if self.raw["tool_mask"] is not None:
+            written &= self.array("tool_mask") != 0
+        return written
+
+    @cached_property
+    def sampler(self) -> Floats | None:
+        """A token whose sampler gave no number is not corrected: it has the trainer's own."""
+        if self.raw["sampling_per_token_logps"] is None:
+            return None
+        found, old = self.array("sampling_per_token_logps"), self.array("old_per_token_logps")
+        return np.where(np.isnan(found), old, found)
+
+
+@dataclass(frozen=True)
+class Step:
+    """Some micro-steps of one optimizer step."""
+
+    buffer: Buffer
+    micros: tuple[Raw, ...]
+    params: Raw
+    number: int
+    name: str
+
+    @cached_property
+    def rows(self) -> list[int]:
+        places = {uid: at for at, uid in enumerate(self.buffer.raw["row_uid"])}
+        return [places[uid] for micro in self.micros for uid in micro["row_uid"]]
+
+    @cached_property
+    def micro_batches(self) -> list[str]:
+        return [f"mb-{at:04d}" for at, micro in enumerate(self.micros) for _ in micro["row_uid"]]
+
+    def flat(self, matrix: Floats) -> Floats:
+        """Rows of the generation as the step has them, without padding."""
+        return np.concatenate([matrix[row, : self.buffer.lengths[row]] for row in self.rows])
+
+    def of_micros(self, name: str) -> Floats:
+        matrices = [np.asarray(numbers(micro[name]), dtype=np.float64) for micro in self.micros]
+        found = [row for matrix in matrices for row in matrix]
+        return np.concatenate(
+            [values[: self.buffer.lengths[row]] for row, values in zip(self.rows, found, strict=True)]
+        )
+
+    @cached_property
+    def tensors(self) -> dict[str, Floats]:
+        buffer = self.buffer
+        new = self.of_micros("per_token_logps")
+        given = {
+            "log_probs": new,
+            "old_log_probs": new if buffer.raw["old_per_token_logps"] is None else self._old("old_per_token_logps"),
+            "entropy": self.of_micros("entropies"),
+            "advantages": np.repeat(buffer.array("advantages")[self.rows], buffer.lengths[self.rows]),
+        }
+        if buffer.raw["ref_per_token_logps"] is not None:
+            given["ref_log_probs"] = self._old("ref_per_token_logps")
+        if buffer.sampler is not None:
+            given["rollout_log_probs"] = self.flat(buffer.sampler)
+        return given
+
+    def _old(self, name: str) -> Floats:
+        return self.flat(self.buffer.array(name))
+
+    def recorded(self) -> Recorded:
+        buffer, rows = self.buffer, self.rows
+        uids, groups = buffer.raw["row_uid"], buffer.raw["group_index"]
+        mine = {groups[row] for row in rows}
+        whole = self.params["scale_rewards"] == "batch"
+        others = [at for at in range(len(uids)) if at not in rows and (whole or groups[at] in mine)]
+        return Recorded(
+            rollout_id=buffer.at,
+            step_id=self.number,
+            rows=Rows(
+                sample_ids=[f"row-{uids[row]}" for row in rows],
+                group_index=[groups[row] for row in rows],
+                response_lengths=buffer.lengths[rows],
+                total_lengths=[len(buffer.raw["prompt_ids"][row]) + int(buffer.lengths[row]) for row in rows],
+                loss_mask=self.flat(buffer.mask.astype(np.float64)).astype(np.int64),
+                raw_rewards=buffer.raw_rewards[rows],
+                rewards=buffer.array("advantages")[rows],
+                micro_batch_ids=self.micro_batches,
+            ),
+            config=self._config(),
+            tensors=self.tensors,
+            loss=self._scalars(),
+            origin=Origin(
+                consumer_batch_ids=[f"generation-{buffer.at}"],
+                semantic_group_ids=[f"group-{group}" for group in sorted(mine)],
+                actor_weight=str(buffer.raw["model_hash"]),
+            ),
+            cohort=NotConsumed(
+                [f"row-{uids[at]}" for at in others], [groups[at] for at in others], buffer.raw_rewards[others]
+            ),
+        )
+
+    def _config(self) -> Config:
+        params = self.params
+        return Config(
+            advantage_estimator="grpo",
+            n_samples_per_prompt=params["num_generations"],
+            grpo_std_normalization=params["scale_rewards"] != "none",
+            kl_loss_type="k3",
+            kl_coef=0.0,
+            eps_clip=params["epsilon_low"],
+            eps_clip_high=params["epsilon_high"],
+            entropy_coef=params["entropy_coef"],
+            conventions=self._conventions(),
+        )
+
+    def _conventions(self) -> Conventions:
+        params = self.params
+        accumulated = self.micros[0]["current_gradient_accumulation_steps"]
+        tokens = None
+        if params["loss_type"] in ("dapo", "cispo", "vespo"):
+            share = accumulated / params["steps_per_generation"]
+            tokens = max(self.buffer.raw["num_items_in_batch"], 1.0) / params["world_size"] * share
+        of_part = 1.0 if tokens is not None else len(self.micros) / accumulated
+        kl = KlTerm(coef=params["beta"], by_ratio=params["use_bias_correction_kl"]) if params["beta"] else None
+        return Conventions(
+            advantages=_named(f"scale_rewards {params['scale_rewards']}"),
+            loss=_named(trl.loss_name(params["loss_type"], params["importance_sampling_level"])),
+            tau_pos=params["sapo_temperature_pos"],
+            tau_neg=params["sapo_temperature_neg"],
+            whole_batch=WholeBatch(
+                tokens=tokens,
+                length=float(params["max_completion_length"]) if params["loss_type"] == "dr_grpo" else None,
+                ranks=of_part,
+            ),
+            corrections=_corrections(params),
+            kl_term=kl,
+            delta=params["delta"],
+            entropy_mean=EntropyMean.MICRO_BATCH,
+        )
+
+    def _scalars(self) -> Mapping[str, float]:
+        loss = float(sum(micro["loss"] for micro in self.micros))
+        found = self.tensors
+        mask, entropies = self.flat(self.buffer.mask.astype(np.float64)) != 0, []
+        lengths = self.buffer.lengths[self.rows]
+        of_micro = np.repeat(np.asarray(self.micro_batches), lengths)
+        for name in dict.fromkeys(self.micro_batches):
+            entropies.append(found["entropy"][mask & (of_micro == name)].mean())
+        logs = found["log_probs"] - found["old_log_probs"]
+        return {
+            "loss": loss,
+            "pg_loss": loss,
+            "entropy_loss": float(np.mean(entropies)),
+            "pg_clipfrac": float(self._clipped(logs, mask, lengths)[mask].mean()),
+            "ppo_kl": float(-logs[mask].mean()),
+        }
+
+    def _clipped(self, logs: Floats, mask: NDArray[np.bool_], lengths: NDArray[np.int64]) -> Floats:
+        params, advantages = self.params, self.tensors["advantages"]
+        if params["importance_sampling_level"] == "sequence":
+            parts = zip(*(np.split(values, np.cumsum(lengths)[:-1]) for values in (logs, mask)), strict=True)
+            logs = np.repeat([part[kept].sum() / max(kept.sum(), 1) for part, kept in parts], lengths)
+        ratio, high = np.exp(logs), params["epsilon_high"]
+        clipped: NDArray[np.bool_] = np.zeros(ratio.shape, np.bool_)
+        if params["loss_type"] == "cispo":
+            clipped = ratio > high
+        elif params["loss_type"] not in ("sapo", "vespo"):
+            clipped = (ratio < 1 - params["epsilon_low"]) & (advantages < 0)
+            clipped |= (ratio > 1 + high) & (advantages > 0)
+        return clipped.astype(np.float64)
+
+
+def _named(name: str) -> NamedConvention:
+    return NamedConvention(framework=trl.FRAMEWORK, version=trl.VERSION, name=name)
+
+
+def _corrections(params: Raw) -> tuple[Correction, ...]:
+    if not (params["use_vllm_path"] and params["vllm_importance_sampling_correction"]):
+        return ()
+    of, what = params["vllm_importance_sampling_mode"].split("_")
+    return (
+        Correction(
+            reach=Reached.TOKEN if of == "token" else Reached.SEQ_SUM,
+            least=params["vllm_importance_sampling_clip_min"],
+            most=params["vllm_importance_sampling_clip_max"],
+            outside=Outlier.ZERO if what == "mask" else Outlier.TRUNCATE,
+        ),
+    )

@@ -1,0 +1,90 @@
+"""TRL's recorded runs, written as bundles by capture, replay: every micro-step and every optimizer step, no other
+verdict, none left out."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from rollbook.infra import cli
+from rollbook.replay.bundle.cohort import read_cohort, validate
+from rollbook.replay.bundle.model import Producer, StageId
+from rollbook.replay.bundle.redaction import Redactor
+from rollbook.replay.capture import Recorded
+from rollbook.replay.capture.recorded import writer_of
+from rollbook.replay.engine import Compared, replay_cohort
+from rollbook.replay.result import Outcome, Verdict
+from rollbook.tests.replay.goldens.case import read
+from rollbook.tests.replay.goldens.tally import OURS
+from rollbook.tests.replay.goldens.trlrun import Run
+
+CLOSE = 1e-5
+PRODUCER = Producer(commit="trl-1.16.0", dirty_patch_digest="", torch_version="2.15")
+RECORDED = {
+    # run: micro-steps, optimizer steps
+    "bnpo-batch": (16, 8),
+    "cispo-group": (16, 8),
+    "dapo-group": (16, 8),
+    "dapo-group-envmask": (16, 8),
+    "dapo-group-tis-token-truncate": (24, 12),
+    "dr_grpo-none": (16, 8),
+    "grpo-group": (16, 8),
+    "grpo-group-gspo": (16, 8),
+    "grpo-none": (16, 8),
+    "luspo-group": (16, 8),
+    "sapo-group": (16, 8),
+}
+
+
+def run_of(name: str) -> Run:
+    return Run(read(OURS / f"trl-1.16.0-{name}.json.gz"))
+
+
+def written(steps: Iterator[Recorded], folder: Path) -> list[Path]:
+    found: list[Path] = []
+    for step in steps:
+        of_step = folder / f"{len(found):03d}"
+        found.append(of_step / step.bundle_id)
+        writer_of(step, of_step, producer=PRODUCER, rank=0, attempt="", redactor=Redactor()).finalize()
+    return found
+
+
+def test_every_run_of_the_goldens_is_here() -> None:
+    files = {path.name.removeprefix("trl-1.16.0-").removesuffix(".json.gz") for path in OURS.glob("trl-*.json.gz")}
+    assert files == {*RECORDED, "async"}
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_every_loss_and_advantage_of_a_run_replays(tmp_path: Path, name: str) -> None:
+    run = run_of(name)
+    micro = written(run.micro_steps(), tmp_path / "micro")
+    whole = written(run.optimizer_steps(), tmp_path / "step")
+    assert (len(micro), len(whole)) == RECORDED[name]
+    rows = [agreed(path) for path in (*micro, *whole)]
+    assert all(rows)
+
+
+def agreed(path: Path) -> int:
+    """How many advantages were compared, besides the loss."""
+    assert validate(path).problems == ()
+    seen: dict[str, Compared] = {}
+    report = replay_cohort(read_cohort(path), watch=lambda one: seen.update({one.result.field: one}))
+    outcomes = {result.stage: result.outcome for result in report.ranks[0].stages}
+    assert report.verdict is Verdict.PASSED, report.first_divergence
+    assert outcomes[StageId.LOSS_POLICY] is outcomes[StageId.ADVANTAGE_ESTIMATE] is Outcome.PASSED
+    assert outcomes[StageId.REWARD_POST_PROCESS] is Outcome.PASSED
+    for field in ("loss", "rewards", "advantages"):
+        assert np.abs(seen[field].actual - seen[field].expected).max() <= CLOSE, (path, field)
+    return seen["advantages"].expected.size
+
+
+@pytest.mark.parametrize("name", ["bnpo-batch", "dapo-group-tis-token-truncate", "luspo-group"])
+def test_by_command(tmp_path: Path, name: str) -> None:
+    path = written(run_of(name).optimizer_steps(), tmp_path)[3]
+    told = CliRunner().invoke(cli.app, ["replay", str(path)])
+    assert (told.exit_code, "pass" in told.output) == (0, True), told.output
+    named = CliRunner().invoke(cli.app, ["dialect", str(path)], env={"COLUMNS": "300"})
+    assert named.exit_code == 0, named.output
+    assert "trl 1.16.0" in named.output
