@@ -72,43 +72,47 @@ def train(
     folder: Path, shape: Shape, ledger: LedgerRun | None = None, tune: Callable[[Any], None] | None = None
 ) -> Any:
     """A trainer that has trained."""
-    torch.set_num_threads(1)
-    arguments = trl.GRPOConfig(
-        output_dir=str(folder),
-        per_device_train_batch_size=2,
-        gradient_accumulation_steps=shape.accumulation,
-        steps_per_generation=4,
-        num_generations=4,
-        num_iterations=shape.iterations,
-        max_completion_length=8,
-        max_steps=shape.steps,
-        learning_rate=1e-2,
-        loss_type=shape.loss,
-        scale_rewards=shape.scale,
-        use_cpu=True,
-        bf16=False,
-        report_to=[],
-        save_strategy="no",
-        logging_strategy="no",
-        disable_tqdm=True,
-        seed=3,
-        **{"beta": 0.0, **shape.options},
-    )
-    prompts = datasets.Dataset.from_dict({"prompt": [f"{one}{two} " for one in "abcd" for two in "xyz"]})
-    given: dict[str, Any] = {} if ledger is None else {"ledger": ledger}
-    kind = _GRPO_TRAINER if ledger is None else LedgerTrainer
-    trainer = kind(
-        model=model(),
-        processing_class=tokenizer(),
-        reward_funcs=[vowels, shortness],
-        args=arguments,
-        train_dataset=prompts,
-        **given,
-    )
+    trainer = make(folder, shape, ledger)
     if tune is not None:
         tune(trainer)
     trainer.train()
     return trainer
+
+
+def make(folder: Path, shape: Shape, ledger: LedgerRun | None = None, **changed: Any) -> Any:
+    """A trainer that has not trained yet; `changed` are other arguments of TRL's."""
+    torch.set_num_threads(1)
+    options = {
+        "per_device_train_batch_size": 2,
+        "gradient_accumulation_steps": shape.accumulation,
+        "steps_per_generation": 4,
+        "num_generations": 4,
+        "num_iterations": shape.iterations,
+        "max_completion_length": 8,
+        "max_steps": shape.steps,
+        "learning_rate": 1e-2,
+        "loss_type": shape.loss,
+        "scale_rewards": shape.scale,
+        "use_cpu": True,
+        "bf16": False,
+        "report_to": [],
+        "save_strategy": "no",
+        "logging_strategy": "no",
+        "disable_tqdm": True,
+        "seed": 3,
+        "beta": 0.0,
+    }
+    prompts = datasets.Dataset.from_dict({"prompt": [f"{one}{two} " for one in "abcd" for two in "xyz"]})
+    kind = _GRPO_TRAINER if ledger is None else LedgerTrainer
+    given = {
+        "model": model(),
+        "processing_class": tokenizer(),
+        "reward_funcs": [vowels, shortness],
+        "args": trl.GRPOConfig(output_dir=str(folder), **{**options, **shape.options}),
+        "train_dataset": prompts,
+        **({} if ledger is None else {"ledger": ledger}),
+    }
+    return kind(**{**given, **changed})
 
 
 def fingerprint(trainer: Any) -> str:

@@ -1,0 +1,95 @@
+"""What processes of a training do in tests, with results that can be sent back."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rollbook.infra.settings import Settings
+from rollbook.producers import Options
+from rollbook.producers.trl import LedgerRun, StepFacts
+from rollbook.schemas.digests import FloatArray, IntArray
+from rollbook.schemas.records.run import Enforcement
+from rollbook.tests.producers.trl.tiny import Shape, fingerprint, make
+from rollbook.tests.producers.world import PATIENT
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A call of TRL's loss, as TRL has it: [B, longest] arrays, [B] advantages."""
+
+    loss: float
+    response_ids: IntArray
+    mask: IntArray
+    log_probs: FloatArray
+    advantages: FloatArray
+
+
+@dataclass(frozen=True)
+class Training:
+    """One training of several in the same processes; no run: plain TRL."""
+
+    shape: Shape
+    run_id: str = ""
+    enforcement: Enforcement = Enforcement.GATE
+    options: Options = PATIENT
+    settings: Settings | None = None
+    """Where the ledger is, if not where the test's is."""
+    limits: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Trained:
+    weights: str
+    losses: tuple[Loss, ...]
+    seen: tuple[StepFacts, ...]
+    lost: int
+    error: str
+
+
+def trainings(folder: Path, settings: Settings, wanted: Sequence[Training]) -> list[Trained]:
+    return [_trained(folder / str(at), settings, one) for at, one in enumerate(wanted)]
+
+
+def _trained(folder: Path, settings: Settings, wanted: Training) -> Trained:
+    seen: list[StepFacts] = []
+    run = LedgerRun(
+        wanted.settings or settings,
+        wanted.run_id,
+        enforcement=wanted.enforcement,
+        options=wanted.options,
+        on_step=seen.append,
+        **wanted.limits,
+    )
+    trainer = make(folder, wanted.shape, run if wanted.run_id else None)
+    losses = watch(trainer)
+    error = ""
+    try:
+        trainer.train()
+    except Exception as found:
+        error = f"{type(found).__name__}: {found}"
+    return Trained(fingerprint(trainer), tuple(losses), tuple(seen), getattr(trainer, "ledger_lost", 0), error)
+
+
+def watch(trainer: Any) -> list[Loss]:
+    """Every call of the loss from now on."""
+    losses: list[Loss] = []
+    forward, compute = trainer._get_per_token_logps_and_entropies, trainer._compute_loss
+    last: list[Any] = []
+
+    def forwarded(*args: Any, **kwargs: Any) -> Any:
+        found = forward(*args, **kwargs)
+        last[:] = [found[0]]
+        return found
+
+    def computed(model: Any, inputs: Any) -> Any:
+        loss = compute(model, inputs)
+        mask = inputs["completion_mask"] * inputs.get("tool_mask", 1)
+        arrays = (inputs["completion_ids"], mask, last[0], inputs["advantages"])
+        losses.append(Loss(float(loss.detach()), *(np.array(one.detach()) for one in arrays)))
+        return loss
+
+    trainer._get_per_token_logps_and_entropies, trainer._compute_loss = forwarded, computed
+    return losses

@@ -1,0 +1,127 @@
+"""The synchronous trainer in two processes (gloo on the CPU), on the real broker."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("trl", reason="TRL is not installed: install rollbook[trl]")
+
+from rollbook.infra.settings import Settings, Topic
+from rollbook.producers import Options, new_id
+from rollbook.producers.trl import StepFacts
+from rollbook.schemas.codec import decode
+from rollbook.schemas.digests import floats_of, mask_of
+from rollbook.schemas.records.decision import Decision, Outcome
+from rollbook.schemas.records.payload import ArrayName, StepRecording, World
+from rollbook.schemas.records.run import Enforcement
+from rollbook.schemas.records.update import Commit
+from rollbook.tests.producers.trl import jobs, processes
+from rollbook.tests.producers.trl.jobs import Loss, Training
+from rollbook.tests.producers.trl.tiny import Shape
+from rollbook.tests.producers.world import read_topic
+
+SHAPE = Shape("dapo", options={"num_generations": 8, "steps_per_generation": 4})
+"""Two rows a process and micro-batch, two micro-batches a step, two steps a pass, two passes: sixteen rows a buffer are
+two groups of eight; with `SPANNING`, one group of sixteen of which each process has a half."""
+SPANNING = Shape("grpo", "batch", options={"num_generations": 16})
+NOWHERE = Settings(bootstrap_servers="127.0.0.1:9")
+IMPATIENT = Options(connect_timeout_s=0.5, close_timeout_s=1.0)
+COMMANDS = ("Generated", "Reserve", "Admit", "UpdateStarted", "Commit", "RecordingSealed", "PolicyPrepared", "Activate")
+
+
+def test_two_processes_train_as_without_the_ledger_and_are_one_learner(processed: Settings, tmp_path: Path) -> None:
+    gate, observe, spanning = (f"trl-{new_id()}" for _ in range(3))
+    wanted = [
+        Training(SHAPE),
+        Training(SHAPE, gate),
+        Training(SHAPE, observe, Enforcement.OBSERVE),
+        Training(SHAPE, f"trl-{new_id()}", Enforcement.OBSERVE, IMPATIENT, NOWHERE),
+        Training(SHAPE, f"trl-{new_id()}", Enforcement.GATE, IMPATIENT, NOWHERE),
+        Training(SPANNING),
+        Training(SPANNING, spanning),
+    ]
+    main, other = processes.run(2, jobs.trainings, tmp_path, processed, wanted)
+    plain, gated, observed, lost, refused, plain_spanning, gated_spanning = main
+
+    # Nothing that the ledger does changes a bit of the weights, in any process.
+    assert {one.weights for one in (plain, gated, observed, lost, *other[:4])} == {plain.weights}
+    assert {one.weights for one in (*main[5:], *other[5:])} == {plain_spanning.weights}
+    assert [one.error for rank in (main, other) for one in (*rank[:4], *rank[5:])] == [""] * 12
+    assert (gated.lost, observed.lost) == (0, 0)
+
+    # One update a buffer for all ranks, one step an optimizer step, a sealed recording a rank.
+    for run_id in (gate, observe, spanning):
+        found = decisions(processed, run_id)
+        assert [
+            (one.record_type, one.reason) for one in found if one.outcome is Outcome.REJECTED or one.violation
+        ] == []
+        assert [accepted(found, kind) for kind in COMMANDS] == [32, 2, 2, 2, 2, 4, 2, 2]
+        commits = [one for one in records(processed, Topic.LIFECYCLE, run_id) if isinstance(one, Commit)]
+        assert [(one.expected_ranks, len(one.steps)) for one in commits] == [((0, 1), 4)] * 2
+        assert [len(step.trajectory_ids) for one in commits for step in one.steps] == [8] * 8
+
+    # What each rank recorded is what TRL computed there.
+    for run_id, of_main, losses in (
+        (gate, gated, (plain.losses, other[0].losses)),
+        (observe, observed, (plain.losses, other[0].losses)),
+        (spanning, gated_spanning, (plain_spanning.losses, other[5].losses)),
+    ):
+        recordings = [one for one in records(processed, Topic.PAYLOADS, run_id) if isinstance(one, StepRecording)]
+        assert len(recordings) == len(of_main.seen) == 16
+        for rank in (0, 1):
+            mine = sorted(
+                (one for one in recordings if one.rank == rank), key=lambda one: (one.rollout_id, one.step_id)
+            )
+            check_rank(mine, [step for step in of_main.seen if step.rank == rank], losses[rank])
+    assert len({row.identity.group_id for row in gated_spanning.seen[0].generation.rows}) == 1
+
+    # A dead broker costs an observed training a warning; a gated one ends in every process, and none waits for another.
+    assert lost.lost > 0
+    assert refused.error.startswith("EnvironmentFault: no Kafka broker answers")
+    assert other[4].error.startswith("RankFailed: process 0 of the training failed")
+
+
+def check_rank(recordings: Sequence[StepRecording], steps: Sequence[StepFacts], losses: Sequence[Loss]) -> None:
+    assert [(one.rollout_id, one.step_id, one.epoch) for one in recordings] == [
+        (rollout, step, step // 2) for rollout in (0, 1) for step in range(4)
+    ]
+    for recording, step, first in zip(recordings, steps, range(0, len(losses), 2), strict=True):
+        micro = losses[first : first + 2]
+        assert recording.world == World(dp=2)
+        assert len({one.micro_batch_id for one in recording.rows}) == 2
+        assert {one.name: one.value for one in recording.results}["loss"] == pytest.approx(
+            sum(one.loss for one in micro)
+        )
+        arrays = {one.name: floats_of(one.data) for one in recording.arrays}
+        at = 0
+        rows = [(one, row) for one in micro for row in range(2)]
+        for row, fact, (loss, index) in zip(recording.rows, step.rows, rows, strict=True):
+            length = len(mask_of(row.loss_mask))
+            assert row.trajectory_id == fact.trajectory_id
+            assert fact.response_ids.tolist() == loss.response_ids[index, :length].tolist()
+            assert mask_of(row.loss_mask).tolist() == loss.mask[index, :length].astype(bool).tolist()
+            assert not loss.mask[index, length:].any()
+            assert arrays[ArrayName.LOG_PROBS][at : at + length].tolist() == loss.log_probs[index, :length].tolist()
+            assert set(arrays[ArrayName.ADVANTAGES][at : at + length].tolist()) == {np.float32(loss.advantages[index])}
+            at += length
+        assert at == len(arrays[ArrayName.LOG_PROBS])
+
+
+def records(settings: Settings, topic: Topic, run_id: str) -> list[object]:
+    found = [decode(one.value) for one in read_topic(settings, topic) if one.value]
+    return [one for one in found if run_of(one) == run_id]
+
+
+def run_of(record: object) -> str:
+    header = getattr(record, "header", record)
+    return str(getattr(header, "run_id", ""))
+
+
+def decisions(settings: Settings, run_id: str) -> list[Decision]:
+    return [one for one in records(settings, Topic.DECISIONS, run_id) if isinstance(one, Decision)]
+
+
+def accepted(found: Sequence[Decision], record_type: str) -> int:
+    return sum(one.record_type == record_type and one.outcome is Outcome.ACCEPTED for one in found)
