@@ -1,12 +1,12 @@
 """One update of a learner: reserve, load, admit, start, step, commit. Each command returns the decision it got."""
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy.typing as npt
 
-from rollbook.producers.drift import admit_items, current_payloads
+from rollbook.producers.drift import Evidence, admit_items, current_payloads
 from rollbook.producers.errors import NothingTaken, OutOfOrder, Refused
 from rollbook.producers.exchange import FEEDS, Desk, Exchange
 from rollbook.producers.handle import UpdateHandle
@@ -152,15 +152,20 @@ class Update(Leaving):
         *,
         own_updates: int | None = None,
         keep_log_probs: bool = True,
+        evidence: Iterable[Evidence] = (),
     ) -> Decision:
         """Show the drift of loaded trajectories: `current_log_probs` [T] real by trajectory, segments joined in order.
+
+        `evidence` is of trajectories that this process published itself, which need not be loaded: the ledger compares
+        its digest with that of Generated.
 
         `policy` and `own_updates` (default: all that this process committed) say which weights gave them;
         `keep_log_probs` publishes them too, so that the audit can compute the figures again. Refused rows leave the
         update where the drift gate is required: see `refused`. Raises ContractViolation, Refused.
         """
         self._exchange.check_all_read()
-        items = admit_items(self._loaded, current_log_probs)
+        published: dict[str, Evidence] = {one.trajectory_id: one for one in evidence}
+        items = admit_items({**published, **self._loaded}, current_log_probs)
         if keep_log_probs:
             refs = self._desk.deliver(current_payloads(self._desk.run_id, self._update_id, current_log_probs))
             items = [item.model_copy(update={"payload": ref}) for item, ref in zip(items, refs, strict=True)]

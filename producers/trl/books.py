@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 
 from rollbook.producers.client import Client
@@ -162,17 +163,23 @@ class GateBooks(Books):
     """The training waits for the ledger's answers, and trains on nothing else than what they let through."""
 
     _update: Update | None = None
+    _released: Future[None] | None = None
+
+    def open(self) -> None:
+        super().open()
+        self._releaser = ThreadPoolExecutor(1, thread_name_prefix="rollbook-trl-release")
 
     def take(self, generation: Generation, update_id: str) -> frozenset[str]:
+        self.wait_released()
         self._publish(generation)
         update = self._update = self._trainer.update(generation.rollout_id, update_id=update_id)
         update.__enter__()
         items = [ReserveItem(trajectory_id=row.trajectory_id, expected_revision=_REWARDED) for row in generation.scored]
         update.reserve(items, generation.policy, mode=ReserveMode.AVAILABLE)
-        update.load()
         held = {item.trajectory_id for item in update.held}
-        current = {row.trajectory_id: row.current for row in generation.rows if row.trajectory_id in held}
-        update.admit(current, generation.policy)
+        rows = [_observed(row) for row in generation.rows if row.trajectory_id in held]
+        # What this process has just published need not be read back: the ledger compares the digests.
+        update.admit({row.trajectory_id: row.current_log_probs for row in rows}, generation.policy, evidence=rows)
         update.start()
         trainable = frozenset(update.trainable)
         return frozenset(row.trajectory_id for row in generation.rows if row.trajectory_id not in trainable)
@@ -186,7 +193,21 @@ class GateBooks(Books):
     def finish(self, policy: PolicyRef) -> None:
         update, self._update = self._open_update, None
         update.__exit__(None, None, None)
-        self._release(policy, update.update_id)
+        # TRL generates meanwhile; what it generates is published when the policy is active.
+        self._released = self._releaser.submit(self._release, policy, update.update_id)
+
+    def wait_released(self) -> None:
+        """Wait until the last update's policy is active. Raises what its release failed of."""
+        released, self._released = self._released, None
+        if released is not None:
+            released.result()
+
+    def close(self) -> None:
+        try:
+            self.wait_released()
+        finally:
+            self._releaser.shutdown()
+            super().close()
 
     def give_up(self, error: BaseException) -> None:
         update, self._update = self._update, None
@@ -215,9 +236,7 @@ class ObserveBooks(Books):
         self._steps: list[tuple[str, ...]] = []
         facts = self._facts = Facts(update_id, generation.rollout_id, 0)
         facts.reserve(self._trainer, [row.trajectory_id for row in generation.rows], generation.policy)
-        rows = [
-            ObservedRow(row.trajectory_id, [(row.behavior, row.action_mask)], row.current) for row in generation.rows
-        ]
+        rows = [_observed(row) for row in generation.rows]
         facts.admit(self._trainer, rows, generation.policy, keep=True)
         facts.start(self._trainer)
         return frozenset()
@@ -251,6 +270,10 @@ class ObserveBooks(Books):
             enforcement=run.enforcement,
             verdicts=Verdicts(),
         )
+
+
+def _observed(row: RowFacts) -> ObservedRow:
+    return ObservedRow(row.trajectory_id, [(row.behavior, row.action_mask)], row.current)
 
 
 def _artifact(policy: PolicyRef) -> Artifact:

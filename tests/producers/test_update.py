@@ -1,16 +1,19 @@
 """An update from claim to commit on the real broker with the real processor: what the block does on each way out."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from rollbook.processors.reasons import Reason
 from rollbook.producers import (
     EpochConflict,
     LearnerFenced,
     NothingTaken,
     NotTrainable,
+    ObservedRow,
     OutOfOrder,
     Phase,
     Refused,
@@ -24,7 +27,7 @@ from rollbook.schemas.codec import ContractViolation
 from rollbook.schemas.records.decision import Decision, Outcome
 from rollbook.schemas.records.run import DriftGate
 from rollbook.schemas.records.update import Commit, Disposition, ReserveItem
-from rollbook.tests.producers.world import PATIENT, POLICY, World, behavior_log_probs
+from rollbook.tests.producers.world import MASK, PATIENT, POLICY, World, behavior_log_probs
 
 
 def admit_all(update: Update, *, drifted: tuple[str, ...] = ()) -> Decision:
@@ -54,6 +57,23 @@ def test_an_update_claims_loads_admits_and_commits(run: World, trainer: Trainer)
     assert update.phase is Phase.COMMITTED
     assert trainer.may_export
     assert trainer.own_updates == 1
+
+
+def test_who_published_rows_admits_them_unread_and_the_ledger_compares(run: World, trainer: Trainer) -> None:
+    group = run.group(2)
+    with trainer.update(rollout_id=0) as update:
+        update.claim(POLICY, max_groups=1, wait_s=60)
+        published = [
+            ObservedRow(one, [(behavior_log_probs(seed), MASK)], behavior_log_probs(seed))
+            for seed, one in enumerate(group)
+        ]
+        current = {one.trajectory_id: one.current_log_probs for one in published}
+        forged = replace(published[1], behavior=[(behavior_log_probs(1) + 1, MASK)])
+        answer = update.admit(current, POLICY, evidence=[published[0], forged])
+        assert [item.reason for item in answer.items] == [Reason.OK, Reason.EVIDENCE_MISMATCH]
+        update.start()
+        assert update.trainable == (group[0],)
+        update.step(update.trainable)
 
 
 def started(run: World, trainer: Trainer, update: Update, *, size: int = 2) -> list[str]:

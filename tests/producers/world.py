@@ -41,6 +41,7 @@ SAMPLING = Sampling(temperature=1.0, top_p=1.0, top_k=0, max_tokens=8, log_probs
 CONTRACT_HASH = "c" * 64
 PATIENT = Options(decision_timeout_s=20.0)
 TOKENS = 5
+MASK = (True, True, True, False, True)
 
 
 def behavior_log_probs(seed: int) -> npt.NDArray[np.float32]:
@@ -52,7 +53,7 @@ def row(seed: int = 0, policy: PolicyRef = POLICY) -> SegmentArrays:
     return SegmentArrays(
         prompt_ids=[1, 2, 3],
         response_ids=np.arange(TOKENS) + seed,
-        action_mask=[True, True, True, False, True],
+        action_mask=MASK,
         log_probs=behavior_log_probs(seed),
         policy=policy,
     )
