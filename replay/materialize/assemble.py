@@ -7,9 +7,10 @@ from itertools import chain
 from rollbook.replay.bundle.drafts import Draft
 from rollbook.replay.bundle.model import ActorStepId, Links, StepBundle
 from rollbook.replay.materialize.checks import RankStep, Row, contradictions, rank_step
+from rollbook.replay.materialize.conventions import stated
 from rollbook.replay.materialize.draft import drafts_of
 from rollbook.replay.materialize.evidence import Recording, UpdateEvidence
-from rollbook.replay.materialize.form import Form
+from rollbook.replay.materialize.form import BundleFormat, Form
 from rollbook.replay.materialize.membership import Membership
 from rollbook.replay.materialize.naming import bundle_id_of
 from rollbook.replay.materialize.provenance import Provenance, UsedPayload, UsedRecord
@@ -90,6 +91,8 @@ class Assembler:
 
     def _ranks(self, step: CommitStep, recordings: Sequence[Recording]) -> tuple[RankStep, ...]:
         ranks = tuple(rank_step(recording, self._evidence.trajectories) for recording in recordings)
+        if self._form.format is BundleFormat.V1_0:
+            _check_plain(recordings, step.step_id)
         wrong = list(contradictions(ranks, step, self._evidence.commit.place))
         if wrong:
             raise CannotWrite(NotWritten.DISAGREEMENT, *wrong, step_id=step.step_id)
@@ -144,6 +147,19 @@ class Assembler:
             return Ready(drafts, provenance)
         public = redacted_provenance(provenance, redactor, self._public)
         return Ready({rank: redacted(draft, redactor, names) for rank, draft in drafts.items()}, public)
+
+
+def _check_plain(recordings: Sequence[Recording], step_id: int) -> None:
+    """Format 1.0.0 names no conventions: what was computed under others would be held against its own there."""
+    for recording in recordings:
+        if (named := stated(recording.step.conventions)) is not None:
+            names = [str(one) for one in (named.advantages, named.loss, named.value_loss) if one is not None]
+            raise CannotWrite(
+                NotWritten.NOT_REPRESENTABLE,
+                f"{recording.place} states conventions ({', '.join(names) or 'numbers alone'}), for which format "
+                f"{BundleFormat.V1_0} has no place: ask for {BundleFormat.V1_1}",
+                step_id=step_id,
+            )
 
 
 def _records(evidence: UpdateEvidence, rows: Iterator[Row]) -> tuple[UsedRecord, ...]:

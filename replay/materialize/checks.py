@@ -11,8 +11,9 @@ from rollbook.schemas.digests import FloatArray, floats_of, mask_of
 from rollbook.schemas.records.payload import ArrayName, Cohort, CohortMember, OldSource, RecordedRow
 from rollbook.schemas.records.update import CommitStep
 
-_OF_THE_STEP = ("world", "config", "policy", "normalizer")
-"""What all ranks of a step have in common."""
+_OF_THE_STEP = ("world", "config", "policy", "conventions")
+_OF_A_PLAIN_SUM = (*_OF_THE_STEP, "normalizer")
+"""What all ranks of a step have in common; under a named convention each may divide by what its own rows show."""
 _MAX_PLACES = 4
 
 
@@ -87,8 +88,9 @@ def _between_ranks(ranks: Sequence[RankStep], step: CommitStep, commit_place: st
     for missing in sorted(set(step.trajectory_ids) - {row.trajectory_id for row in rows}):
         yield f"{commit_place} trains {missing} in step {step.step_id}, {places} {have} no row of it"
     first = ranks[0].recording
+    conventions = first.step.conventions
     for found in ranks[1:]:
-        for name in _OF_THE_STEP:
+        for name in _OF_A_PLAIN_SUM if conventions is None or conventions.loss is None else _OF_THE_STEP:
             ours, theirs = getattr(first.step, name), getattr(found.recording.step, name)
             if ours != theirs:
                 yield f"{found.recording.place} has {name} {theirs!r}, {first.place} has {ours!r}"

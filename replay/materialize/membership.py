@@ -34,11 +34,12 @@ class Membership:
     def absent(
         self, cohorts: Sequence[Cohort], rows: Sequence[RecordedRow], groups: Groups
     ) -> tuple[RewardOnly, ...] | None:
-        """The members of the rows' groups, as normalised together, that have no row among them; their raw rewards as
+        """The members of the rows' cohorts, as normalised together, that have no row among them; their raw rewards as
         the log has them, where it was read."""
         if not self.names_absent:
             return None
         here, of_groups = {row.trajectory_id for row in rows}, {row.group_id for row in rows}
+        of_cohorts = {cohort.cohort_id for cohort in cohorts if cohort.group_id in of_groups}
         found = {
             member.trajectory_id: RewardOnly(
                 sample_id=member.trajectory_id,
@@ -46,7 +47,7 @@ class Membership:
                 raw_reward=self._raw_reward(member.trajectory_id, member.raw_reward),
             )
             for cohort in cohorts
-            if cohort.group_id in of_groups
+            if cohort.cohort_id in of_cohorts
             for member in cohort.members
             if member.trajectory_id not in here
         }

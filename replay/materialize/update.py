@@ -8,15 +8,17 @@ from itertools import chain
 import numpy as np
 from pydantic import ValidationError
 
+from rollbook.replay.bundle.convention import Conventions
 from rollbook.replay.bundle.drafts import Draft
-from rollbook.replay.bundle.model import INDEX, Expected, Identity, Index, Sample
+from rollbook.replay.bundle.model import INDEX, Config, Expected, Identity, Index, Sample
 from rollbook.replay.bundle.problems import problems_of
 from rollbook.replay.bundle.tensorfile import Tensor
 from rollbook.replay.materialize.checks import RankStep, Row
 from rollbook.replay.materialize.draft import contracts_of, groups_of, is_remote, lineage_of, unique
 from rollbook.replay.materialize.membership import Membership
 from rollbook.replay.materialize.report import CannotWrite, NotWritten
-from rollbook.schemas.records.payload import ArrayName, Cohort
+from rollbook.schemas.records.convention import Conventions as Recorded
+from rollbook.schemas.records.payload import ArrayName, Cohort, StepRecording
 
 _TENSORS = tuple(
     name.value
@@ -26,6 +28,7 @@ _TENSORS = tuple(
         ArrayName.KL,
         ArrayName.ADVANTAGES,
         ArrayName.RETURNS,
+        ArrayName.VALUES,
     )
 )
 _COMMON = ("advantage_estimator", "n_samples_per_prompt", "grpo_std_normalization", "kl_loss_type", "kl_coef")
@@ -73,7 +76,7 @@ def update_draft(bundle_id: str, steps: Sequence[Step], membership: Membership) 
             bundle_id=bundle_id,
             identity=_identity([draft.index.identity for draft in drafts], rows),
             samples=tuple(_sample(place, groups) for place in places),
-            config=drafts[0].index.config,
+            config=_config(drafts[0].index.config),
             cohort=absent,
         )
     except ValidationError as error:
@@ -95,12 +98,27 @@ def update_draft(bundle_id: str, steps: Sequence[Step], membership: Membership) 
 
 def _check_common(steps: Sequence[Step]) -> None:
     first, *others = [step.ranks[0].recording for step in steps]
+    ours = _common(first.step)
     for recording in others:
-        for name in _COMMON:
-            ours, theirs = getattr(first.step.config, name), getattr(recording.step.config, name)
-            if ours != theirs:
-                what = f"{recording.place} has {name} {theirs!r}, {first.place} has {ours!r}"
+        for name, theirs in _common(recording.step).items():
+            if ours[name] != theirs:
+                what = f"{recording.place} has {name} {theirs!r}, {first.place} has {ours[name]!r}"
                 raise CannotWrite(NotWritten.NOT_REPRESENTABLE, what)
+
+
+def _common(step: StepRecording) -> dict[str, object]:
+    found = {name: getattr(step.config, name) for name in _COMMON}
+    named = step.conventions or Recorded()
+    advantages = None if named.advantages is None else str(named.advantages)
+    return {**found, "conventions.advantages": advantages, "gamma": named.gamma, "lam": named.lam}
+
+
+def _config(of_step: Config) -> Config:
+    """Without the conventions of a loss, which each step has of its own."""
+    if (named := of_step.conventions) is None:
+        return of_step
+    kept = Conventions(advantages=named.advantages, gamma=named.gamma, lam=named.lam)
+    return of_step.model_copy(update={"conventions": None if kept == Conventions() else kept})
 
 
 def _chosen(steps: Sequence[Step]) -> list[_Place]:
