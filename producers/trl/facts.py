@@ -13,6 +13,30 @@ from rollbook.schemas.records.run import RewardIdentity, Sampling
 
 
 @dataclass(frozen=True, slots=True)
+class SamplerCorrection:
+    """TRL's `vllm_importance_sampling_mode` and the bounds of its ratio."""
+
+    mode: str
+    least: float | None
+    most: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What else a training may choose of its loss, under TRL's names; by default nothing. `vespo`: k and lambda where
+    the advantage is not negative, then where it is; `has_sampler`: the sampler's log-probs are not the trainer's."""
+
+    delta: float | None = None
+    top_entropy_quantile: float = 1.0
+    off_policy_mask_threshold: float | None = None
+    use_bias_correction_kl: bool = False
+    has_entropy_bonus: bool = False
+    vespo: tuple[float, float, float, float] = (2.0, 3.0, 3.0, 2.0)
+    correction: SamplerCorrection | None = None
+    has_sampler: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Conditions:
     """What holds for the whole training. `loss` and `scale` are TRL's own names (dapo, group); `version` is TRL's."""
 
@@ -34,7 +58,9 @@ class Conditions:
     temperatures: tuple[float, float]
     max_completion_length: int
     is_plain: bool
-    """Whether nothing else changes the loss: no importance correction, entropy mask, two-sided clip and the like."""
+    """Whether nothing changes the loss beside what stands here: no auxiliary loss of a model's own."""
+    choices: Choices = Choices()
+    aggregation: str = "sum_then_normalize"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +127,15 @@ class Generation:
 @dataclass(frozen=True, slots=True)
 class MicroStep:
     """One call of the loss in one process: indexes of its rows in the generation [B], log-probs and entropies
-    [B, longest] of the training's own forward pass, and what was back-propagated."""
+    [B, longest] of the training's own forward pass, and what was back-propagated; `entropy_coef`: the weight of its
+    entropy there."""
 
     rows: tuple[int, ...]
     log_probs: FloatArray
     entropies: FloatArray
     loss: float
     accumulated: int
+    entropy_coef: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -128,7 +156,14 @@ class StepFacts:
 
     @cached_property
     def rows(self) -> tuple[RowFacts, ...]:
-        return tuple(self.generation.rows[index] for micro in self.micro_steps for index in micro.rows)
+        return tuple(row for micro in self.micro_steps for row in self.rows_of(micro))
+
+    def rows_of(self, micro: MicroStep) -> tuple[RowFacts, ...]:
+        return tuple(self.generation.rows[index] for index in micro.rows)
+
+    def is_left_out(self, row: RowFacts) -> bool:
+        """Whether the ledger knows nothing that could be said of it: it was refused for having no reward."""
+        return row.raw_reward is None and row.trajectory_id in self.refused
 
     @cached_property
     def loss_masks(self) -> tuple[Mask, ...]:
@@ -165,6 +200,10 @@ class StepFacts:
         return np.concatenate([np.full(len(row.response_ids), row.advantage, np.float32) for row in self.rows])
 
     @property
+    def entropy_coef(self) -> float:
+        return self.micro_steps[0].entropy_coef
+
+    @property
     def loss(self) -> float:
         """What all micro-batches together back-propagated."""
         return float(sum(micro.loss for micro in self.micro_steps))
@@ -173,8 +212,9 @@ class StepFacts:
     def batch_tokens(self) -> float:
         """What the losses of tokens are divided by: this process's part of the step's share of the generation's tokens,
         which is the same in all processes however many tokens each has."""
-        accumulated = self.micro_steps[0].accumulated
-        return max(self.generation.tokens, 1.0) / self.ranks * accumulated / self.generation.steps_per_generation
+        left_out = sum(int(row.loss_mask.sum()) for row in self.generation.rows if row.trajectory_id in self.refused)
+        tokens = max(self.generation.tokens - left_out, 1.0)
+        return tokens / self.ranks * self.micro_steps[0].accumulated / self.generation.steps_per_generation
 
     def _flat(self, matrices: list[FloatArray]) -> FloatArray:
         joined = [row for matrix in matrices for row in matrix]

@@ -10,15 +10,20 @@ from rollbook.producers.trl.process import Process
 from rollbook.producers.trl.ranks import Alone, GlooWire, Ranks, Several
 from rollbook.producers.trl.reading import (
     Generated,
+    checkpoint_folder,
     completions_of,
     conditions_of,
+    entropy_coef_of,
     micro_step_of,
     policy_of,
+    resumed_folder,
     row_numbers,
     unfit,
     without,
 )
+from rollbook.producers.trl.resuming import Resumed
 from rollbook.producers.trl.run import LedgerRun
+from rollbook.producers.trl.saved import check, read
 from rollbook.producers.trl.session import Session
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.run import Enforcement
@@ -43,6 +48,7 @@ if TYPE_CHECKING:
         def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]: ...
         def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any: ...
         def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any: ...
+        def _save_checkpoint(self, model: Any, trial: Any) -> None: ...
 else:
     _Trainer = object
 
@@ -52,13 +58,13 @@ _LOG = logging.getLogger("rollbook.producers")
 
 class LedgerMixin(_Trainer):
     """`Trainer(..., ledger=LedgerRun(settings, "run-1"))`, in each process of the training. The main one alone speaks
-    with the ledger. A training that is resumed is not recorded (in gate mode: refused), nor is evaluation."""
+    with the ledger. Evaluation is not recorded."""
 
     def __init__(self, *args: Any, ledger: LedgerRun, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._ledger_run = ledger
         self._ledger: Process | None = None
-        self._ledger_is_resumed = False
+        self._ledger_resumes: Any = None
         self._ledger_generated: Generated | None = None
         self._ledger_rewards: Any = None
         self._ledger_forward: Any = None
@@ -67,7 +73,7 @@ class LedgerMixin(_Trainer):
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         self._ledger = None
-        self._ledger_is_resumed = bool(args[:1] and args[0]) or bool(kwargs.get("resume_from_checkpoint"))
+        self._ledger_resumes = kwargs.get("resume_from_checkpoint", args[0] if args else None)
         try:
             result = super().train(*args, **kwargs)
             with self._ledger_guard():
@@ -103,6 +109,10 @@ class LedgerMixin(_Trainer):
         return found
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
+        entropy_coef = 0.0
+        if self._ledger_records:
+            with self._ledger_guard():
+                entropy_coef = entropy_coef_of(self)
         self._ledger_in_loss = True
         try:
             loss = super()._compute_loss(model, inputs)
@@ -113,15 +123,24 @@ class LedgerMixin(_Trainer):
             log_probs, entropies, _ = forward
             accumulated = int(self.current_gradient_accumulation_steps)
             with self._ledger_guard():
-                self._ledger_now.forwarded(lambda: micro_step_of(inputs[_ROW], log_probs, entropies, loss, accumulated))
+                self._ledger_now.forwarded(
+                    lambda: micro_step_of(inputs[_ROW], log_probs, entropies, loss, accumulated, entropy_coef)
+                )
         return loss
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        if self._ledger_records:
+            with self._ledger_guard():
+                self._ledger_now.settle()
+        super()._save_checkpoint(model, trial)
+        if self._ledger_records:
+            with self._ledger_guard():
+                self._ledger_now.saved(checkpoint_folder(self, trial), lambda: policy_of(self))
 
     def ledger_begin(self) -> None:
         """When the weights are those that the training begins with; the callback calls it."""
         run = self._ledger_run
         problem = unfit(self)
-        if not problem and self._ledger_is_resumed:
-            problem = "the training is resumed from a checkpoint that the ledger knows nothing of: begin a run anew"
         if problem:
             if run.enforcement is Enforcement.GATE:
                 raise BadInput(problem)
@@ -136,7 +155,7 @@ class LedgerMixin(_Trainer):
             _LOG.warning("training goes on unrecorded: its processes cannot speak with one another", exc_info=True)
             return
         with process.guarded():
-            process.begin(lambda: Session(run, conditions_of(self), policy_of(self)))
+            process.begin(self._ledger_session)
 
     def ledger_stepping(self) -> None:
         """Before each optimizer step; the callback calls it."""
@@ -144,10 +163,10 @@ class LedgerMixin(_Trainer):
             with self._ledger_guard():
                 self._ledger_now.stepping()
 
-    def ledger_stepped(self) -> None:
+    def ledger_stepped(self, is_last: bool) -> None:
         """After each optimizer step; the callback calls it."""
         if self._ledger_records:
-            is_used_up = self._step % (self.args.steps_per_generation * self.num_iterations) == 0
+            is_used_up = is_last or self._step % (self.args.steps_per_generation * self.num_iterations) == 0
             with self._ledger_guard():
                 self._ledger_now.stepped((lambda: policy_of(self)) if is_used_up else None)
 
@@ -161,6 +180,14 @@ class LedgerMixin(_Trainer):
         """Seconds of the training's own thread that the ledger took: reading tensors, hashing weights, waiting for the
         other processes and, in gate mode, for decisions."""
         return 0.0 if self._ledger is None else self._ledger.seconds
+
+    def _ledger_session(self) -> Session:
+        run, weights, resumed = self._ledger_run, policy_of(self), None
+        if self._ledger_resumes:
+            folder = resumed_folder(self, self._ledger_resumes)
+            resumed = Resumed(*read(folder))
+            check(resumed.saved, folder, run_id=run.run_id, learner_id=run.learner_id, weights=weights)
+        return Session(run, conditions_of(self), weights, resumed)
 
     def _ledger_ranks(self) -> Ranks:
         return Several(GlooWire()) if self.accelerator.num_processes > 1 else Alone()
@@ -207,8 +234,8 @@ class _Steps:
     def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
         self._trainer.ledger_stepping()
 
-    def on_step_end(self, *_: Any, **__: Any) -> None:
-        self._trainer.ledger_stepped()
+    def on_step_end(self, _: Any, __: Any, control: Any, **___: Any) -> None:
+        self._trainer.ledger_stepped(bool(control.should_training_stop))
 
     def __getattr__(self, event: str) -> Any:
         if not event.startswith("on_"):

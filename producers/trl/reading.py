@@ -7,11 +7,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rollbook.producers.trl.facts import Completion, Conditions, MicroStep
+from rollbook.producers.trl.facts import Choices, Completion, Conditions, MicroStep, SamplerCorrection
 from rollbook.schemas.digests import FloatArray
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.run import LogProbKind, RewardIdentity, Sampling
@@ -72,7 +73,9 @@ def conditions_of(trainer: Any) -> Conditions:
         entropy_coef=float(trainer.entropy_coef),
         temperatures=(float(args.sapo_temperature_pos), float(args.sapo_temperature_neg)),
         max_completion_length=int(trainer.max_completion_length),
-        is_plain=_is_plain(trainer),
+        is_plain=not trainer.aux_loss_enabled,
+        choices=_choices(trainer),
+        aggregation=str(trainer.multi_objective_aggregation),
     )
 
 
@@ -103,6 +106,19 @@ def policy_of(trainer: Any) -> PolicyRef:
         flat = tensor.detach().cpu().contiguous().reshape(-1)
         digest.update(memoryview(flat.view(torch.uint8).numpy()) if flat.numel() else b"")
     return PolicyRef(version=int(trainer.state.global_step), artifact_hash=digest.hexdigest())
+
+
+def checkpoint_folder(trainer: Any, trial: Any) -> Path:
+    """Where TRL has just saved to."""
+    return Path(trainer._get_output_dir(trial=trial)) / f"checkpoint-{trainer.state.global_step}"
+
+
+def resumed_folder(trainer: Any, wanted: str | Path | bool) -> Path:
+    """The folder that TRL resumes from; True: the last in its output folder."""
+    if wanted is not True:
+        return Path(str(wanted))
+    utilities = importlib.import_module("transformers.trainer_utils")
+    return Path(utilities.get_last_checkpoint(trainer.args.output_dir))
 
 
 def row_numbers(output: Mapping[str, Any], first: int) -> Any:
@@ -194,13 +210,23 @@ def completions_of(
     return tuple(rows)
 
 
-def micro_step_of(rows: Any, log_probs: Any, entropies: Any, loss: Any, accumulated: int) -> MicroStep:
+def entropy_coef_of(trainer: Any) -> float:
+    """The weight of the entropy in the step under way: an adaptive one changes with the step's last loss."""
+    if trainer.use_adaptive_entropy and trainer._last_world_entropy > trainer.args.entropy_target:
+        return 0.0
+    return float(trainer.entropy_coef)
+
+
+def micro_step_of(
+    rows: Any, log_probs: Any, entropies: Any, loss: Any, accumulated: int, entropy_coef: float
+) -> MicroStep:
     return MicroStep(
         rows=tuple(int(row) for row in rows.tolist()),
         log_probs=_array(log_probs),
         entropies=_array(entropies),
         loss=float(loss.detach()),
         accumulated=accumulated,
+        entropy_coef=entropy_coef,
     )
 
 
@@ -234,14 +260,31 @@ def _reward_identity(trainer: Any) -> RewardIdentity:
     return RewardIdentity(rule_id=rule_id[:200], version="1", hash=digest.hexdigest())
 
 
-def _is_plain(trainer: Any) -> bool:
+def _choices(trainer: Any) -> Choices:
     args = trainer.args
-    return (
-        not (trainer.use_vllm and trainer.vllm_importance_sampling_correction)
-        and trainer.top_entropy_quantile >= 1.0
-        and args.delta is None
-        and trainer.off_policy_mask_threshold is None
-        and not trainer._entropy_bonus_enabled
-        and not trainer.aux_loss_enabled
-        and trainer.multi_objective_aggregation == "sum_then_normalize"
+    correction = None
+    if trainer.use_vllm and trainer.vllm_importance_sampling_correction:
+        correction = SamplerCorrection(
+            mode=str(trainer.vllm_importance_sampling_mode),
+            least=_number(trainer.vllm_importance_sampling_clip_min),
+            most=_number(trainer.vllm_importance_sampling_clip_max),
+        )
+    return Choices(
+        delta=_number(args.delta),
+        top_entropy_quantile=float(trainer.top_entropy_quantile),
+        off_policy_mask_threshold=_number(trainer.off_policy_mask_threshold),
+        use_bias_correction_kl=bool(args.use_bias_correction_kl),
+        has_entropy_bonus=bool(trainer._entropy_bonus_enabled),
+        vespo=(
+            float(args.vespo_k_pos),
+            float(args.vespo_lambda_pos),
+            float(args.vespo_k_neg),
+            float(args.vespo_lambda_neg),
+        ),
+        correction=correction,
+        has_sampler=bool(trainer.use_vllm),
     )
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None else float(value)

@@ -1,25 +1,27 @@
 """The scalars of a step beside TRL's loss, and the recording of a step in the terms of the contract."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from rollbook.producers.recording import RowArrays, StepArrays
-from rollbook.producers.trl.facts import StepFacts
-from rollbook.schemas.digests import FloatArray
+from rollbook.producers.trl.conventions import TOKEN_LOSSES, conventions_of
+from rollbook.producers.trl.facts import Conditions, StepFacts
 from rollbook.schemas.records.payload import ArrayName, Cohort, CohortMember, GrpoConfig, Kernel, OldSource, World
 
-_TOKEN_LOSSES = frozenset({"dapo", "cispo", "vespo"})
+Floats = npt.NDArray[np.float64]
 _ROW_LOSSES = frozenset({"grpo", "sapo", "luspo"})
 
 
 @dataclass(frozen=True, slots=True)
 class Scalars:
     """`loss` is TRL's own number. The others TRL does not keep: they are computed here, from the arrays of its forward
-    pass, with the divisor of its loss (entropy) or as a mean over tokens."""
+    pass, as its loss is put together (entropy) or as a mean over tokens."""
 
     loss: float
+    pg_loss: float
     entropy_loss: float
     pg_clipfrac: float
     ppo_kl: float
@@ -27,7 +29,7 @@ class Scalars:
     def named(self) -> Mapping[str, float]:
         return {
             "loss": self.loss,
-            "pg_loss": self.loss,
+            "pg_loss": self.pg_loss,
             "entropy_loss": self.entropy_loss,
             "pg_clipfrac": self.pg_clipfrac,
             "ppo_kl": self.ppo_kl,
@@ -38,17 +40,19 @@ def scalars_of(step: StepFacts) -> Scalars:
     mask = np.concatenate(step.loss_masks)
     tokens = max(int(mask.sum()), 1)
     ratio_logs = (step.log_probs.astype(np.float64) - step.old_log_probs) * mask
-    clipped = _clipped(step, np.exp(ratio_logs)) & mask
+    clipped = _clipped(step, np.exp(_levelled(step, ratio_logs))) & mask
+    entropy = entropy_of(step)
     return Scalars(
         loss=step.loss,
-        entropy_loss=_aggregated(step, step.entropies.astype(np.float64)),
+        pg_loss=step.loss + step.entropy_coef * entropy,
+        entropy_loss=entropy,
         pg_clipfrac=float(clipped.sum() / tokens),
         ppo_kl=float(-ratio_logs.sum() / tokens),
     )
 
 
 def step_arrays(step: StepFacts) -> StepArrays:
-    """The step as `StepRecording` holds it. The conventions of the loss stand in the estimator's name alone."""
+    """The step as `StepRecording` holds it, under TRL's conventions."""
     conditions = step.conditions
     arrays = {
         ArrayName.BEHAVIOR_LOG_PROBS: np.concatenate([row.behavior for row in step.rows]),
@@ -59,20 +63,18 @@ def step_arrays(step: StepFacts) -> StepArrays:
     }
     if step.reference_log_probs is not None:
         arrays[ArrayName.REF_LOG_PROBS] = step.reference_log_probs
-        distance = step.reference_log_probs.astype(np.float64) - step.log_probs
-        arrays[ArrayName.KL] = (np.exp(distance) - distance - 1).astype(np.float32)
     return StepArrays(
-        consumer_batch_id=f"generation-{step.generation.rollout_id}",
+        consumer_batch_id=_batch_id(step),
         policy=step.generation.policy,
         config=GrpoConfig(
-            advantage_estimator=f"trl {conditions.version} {conditions.loss} scale_rewards {conditions.scale}",
+            advantage_estimator="grpo",
             n_samples_per_prompt=conditions.n_generations,
             grpo_std_normalization=conditions.scale != "none",
             kl_loss_type="k3",
-            kl_coef=conditions.beta,
+            kl_coef=0.0,
             eps_clip=conditions.epsilon_low,
             eps_clip_high=conditions.epsilon_high,
-            entropy_coef=conditions.entropy_coef,
+            entropy_coef=step.entropy_coef,
         ),
         cohorts=_cohorts(step),
         rows=[
@@ -83,6 +85,7 @@ def step_arrays(step: StepFacts) -> StepArrays:
                 prompt_length=len(row.prompt_ids),
                 loss_mask=mask,
                 reward=row.advantage,
+                padding=step.is_left_out(row),
             )
             for row, mask, micro_batch_id in zip(step.rows, step.loss_masks, step.micro_batch_ids, strict=True)
         ],
@@ -96,33 +99,78 @@ def step_arrays(step: StepFacts) -> StepArrays:
         epoch=step.epoch,
         world=World(dp=step.ranks),
         framework_version=conditions.framework_version,
+        conventions=conventions_of(step),
     )
 
 
-def _clipped(step: StepFacts, ratio: FloatArray) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+def _levelled(step: StepFacts, ratio_logs: Floats) -> Floats:
+    """Log-ratios as the surrogate sees them: of tokens, or of a sequence the mean of its tokens'."""
+    if step.conditions.level == "token":
+        return ratio_logs
+    rows = zip(_split(step, ratio_logs), step.loss_masks, strict=True)
+    return np.concatenate([np.full(len(row), _mean(row[mask])) for row, mask in rows])
+
+
+def _clipped(step: StepFacts, ratio: Floats) -> npt.NDArray[np.bool_]:
     conditions, advantages = step.conditions, step.advantages
     if conditions.loss == "cispo":
         return ratio > conditions.epsilon_high
-    if conditions.loss == "sapo":
+    if conditions.loss in ("sapo", "vespo"):
         return np.zeros(len(ratio), np.bool_)
     low = (ratio < 1 - conditions.epsilon_low) & (advantages < 0)
     return low | ((ratio > 1 + conditions.epsilon_high) & (advantages > 0))
 
 
-def _aggregated(step: StepFacts, values: FloatArray) -> float:
-    """The values as TRL's loss of this step would put them together."""
-    parts = np.split(values, np.cumsum([len(mask) for mask in step.loss_masks])[:-1])
-    sums = [float(part[mask].sum()) for part, mask in zip(parts, step.loss_masks, strict=True)]
-    if step.conditions.loss in ("grpo", "sapo"):
-        counts = [max(int(mask.sum()), 1) for mask in step.loss_masks]
-        return float(np.mean([total / count for total, count in zip(sums, counts, strict=True)]))
-    return sum(sums) / _normalizer(step)
+def entropy_of(step: StepFacts) -> float:
+    """The entropies as TRL's loss of this step puts its tokens together, or where it has a bonus as that does."""
+    conditions, found, at = step.conditions, 0.0, 0
+    values = _split(step, step.entropies.astype(np.float64))
+    rows = [row[mask] for row, mask in zip(values, step.loss_masks, strict=True)]
+    for micro in step.micro_steps:
+        of_micro, at = rows[at : at + len(micro.rows)], at + len(micro.rows)
+        if conditions.choices.has_entropy_bonus:
+            found += _mean(_highest(np.concatenate(of_micro), conditions.choices.top_entropy_quantile))
+        else:
+            found += _aggregated(of_micro, conditions)
+    if conditions.loss in TOKEN_LOSSES and not conditions.choices.has_entropy_bonus:
+        return found / step.batch_tokens
+    return found / step.micro_steps[0].accumulated
+
+
+def _aggregated(rows: Sequence[Floats], conditions: Conditions) -> float:
+    """Values of one micro-batch's tokens, without those that do not count."""
+    total = float(sum(row.sum() for row in rows))
+    if conditions.loss in ("grpo", "sapo"):
+        return float(np.mean([_mean(row) for row in rows]))
+    if conditions.loss == "luspo":
+        return total / len(rows)
+    if conditions.loss == "bnpo":
+        return total / max(sum(len(row) for row in rows), 1)
+    if conditions.loss == "dr_grpo":
+        return total / (len(rows) * conditions.max_completion_length)
+    return total
+
+
+def _highest(values: Floats, share: float) -> Floats:
+    """The share of them that is highest, as TRL chooses tokens in one process."""
+    if share >= 1 or not len(values):
+        return values
+    single = values.astype(np.float32)
+    return values[single >= np.quantile(single, 1 - share)]
+
+
+def _mean(values: Floats) -> float:
+    return float(values.sum() / max(len(values), 1))
+
+
+def _split(step: StepFacts, values: Floats) -> list[Floats]:
+    return np.split(values, np.cumsum([len(mask) for mask in step.loss_masks])[:-1])
 
 
 def _normalizer(step: StepFacts) -> float:
     """What the sum over rows (of their means, or of their tokens) is divided by."""
     kind = step.conditions.loss
-    if kind in _TOKEN_LOSSES:
+    if kind in TOKEN_LOSSES:
         return step.batch_tokens
     if kind in _ROW_LOSSES:
         return float(len(step.rows))
@@ -132,17 +180,22 @@ def _normalizer(step: StepFacts) -> float:
 
 
 def _cohorts(step: StepFacts) -> list[Cohort]:
-    """The groups of the step's rows, with those of their members that fall into other steps."""
-    wanted = dict.fromkeys(row.identity.group_id for row in step.rows)
+    """The groups of the step's rows, with those of their members that fall into other steps; of a scale that is the
+    whole generation's, all its groups as one cohort."""
+    generation = step.generation
+    is_whole = step.conditions.scale == "batch"
+    wanted = dict.fromkeys(row.identity.group_id for row in (generation.rows if is_whole else step.rows))
+    members: dict[str, list[CohortMember]] = {group_id: [] for group_id in wanted}
+    for row in generation.scored:
+        if row.identity.group_id in members and row.raw_reward is not None:
+            member = CohortMember(trajectory_id=row.trajectory_id, raw_reward=row.raw_reward)
+            members[row.identity.group_id].append(member)
     return [
-        Cohort(
-            cohort_id=group_id,
-            group_id=group_id,
-            members=tuple(
-                CohortMember(trajectory_id=row.trajectory_id, raw_reward=row.raw_reward)
-                for row in step.generation.rows
-                if row.identity.group_id == group_id and row.raw_reward is not None
-            ),
-        )
-        for group_id in wanted
+        Cohort(cohort_id=_batch_id(step) if is_whole else group_id, group_id=group_id, members=tuple(found))
+        for group_id, found in members.items()
+        if found
     ]
+
+
+def _batch_id(step: StepFacts) -> str:
+    return f"generation-{step.generation.rollout_id}"

@@ -12,13 +12,16 @@ from rollbook.infra.settings import Settings, Topic
 from rollbook.producers import Options, new_id
 from rollbook.producers.trl import LedgerRun, StepFacts
 from rollbook.replay.bundle.cohort import read_cohort
-from rollbook.replay.bundle.model import Producer
-from rollbook.replay.capture import Capture
-from rollbook.replay.capture.plan import CapturePlan
+from rollbook.replay.bundle.model import StageId
+from rollbook.replay.dialects.bundles import dialects_of
 from rollbook.replay.engine import replay_cohort
+from rollbook.replay.history.kafka import KafkaLog
+from rollbook.replay.materialize.materialize import Wanted, materialize
+from rollbook.replay.materialize.report import MaterializeReport
+from rollbook.replay.result import Outcome as StageOutcome
+from rollbook.replay.result import Verdict
 from rollbook.schemas.records.decision import Decision, Outcome
 from rollbook.schemas.records.run import Enforcement
-from rollbook.tests.producers.trl.bundles import recorded_of
 from rollbook.tests.producers.trl.tiny import Shape, fingerprint, train
 from rollbook.tests.producers.world import PATIENT, read_topic
 
@@ -32,6 +35,12 @@ FEW = [
     ("bnpo", "group"),
     ("cispo", "group"),
     ("sapo", "none"),
+]
+STAGES_OF_UPDATE = [
+    StageId.SAMPLE,
+    StageId.REWARD_RAW,
+    StageId.REWARD_POST_PROCESS,
+    StageId.ADVANTAGE_ESTIMATE,
 ]
 CHOSEN = EVERY if os.environ.get("ROLLBOOK_TRL_ALL") else FEW
 
@@ -49,6 +58,31 @@ def ledger(settings: Settings, enforcement: Enforcement, seen: list[StepFacts] |
 def decisions(run: LedgerRun) -> list[Decision]:
     found = [one.record for one in read_topic(run.settings, Topic.DECISIONS) if one.key == run.run_id.encode()]
     return [one for one in found if isinstance(one, Decision)]
+
+
+def bundles_of(run: LedgerRun, folder: Path) -> MaterializeReport:
+    with KafkaLog(run.settings) as log:
+        return materialize(log, Wanted.of_run(run.run_id, log, run.settings), folder)
+
+
+def replays(path: Path, shape: Shape) -> None:
+    """Every stage that the bundle can have is recomputed, under TRL's names, and TRL is named for it."""
+    cohort = read_cohort(path)
+    result = replay_cohort(cohort)
+    assert result.verdict is Verdict.PASSED, result
+    for rank, bundle in zip(result.ranks, cohort.bundles, strict=True):
+        of_step = bundle.index.identity.actor_step_id is not None
+        passed = [stage.stage for stage in rank.stages if stage.outcome is StageOutcome.PASSED]
+        assert passed == [*STAGES_OF_UPDATE, *([StageId.LOSS_POLICY] if of_step else [])]
+        named = bundle.index.config.conventions
+        assert named is not None
+        assert str(named.advantages) == f"trl 1.16.0 scale_rewards {shape.scale}"
+        assert str(named.loss) == (f"trl 1.16.0 {shape.loss}" if of_step else "None")
+    for found in dialects_of(cohort):
+        for subject in found.subjects:
+            if subject.matches:
+                assert subject.confirmed
+                assert "trl" in {match.framework for match in subject.matches if match.rank == 1}
 
 
 def accepted(found: Sequence[Decision], record_type: str) -> int:
@@ -79,22 +113,18 @@ def test_the_final_weights_are_those_of_plain_trl_and_the_log_tells_of_every_upd
 
 @pytest.mark.parametrize("iterations", [1, 2])
 @pytest.mark.parametrize(("loss", "scale"), CHOSEN)
-def test_every_optimizer_step_is_computed_again_under_trls_conventions(
+def test_every_optimizer_step_is_computed_again_out_of_the_log(
     processed: Settings, tmp_path: Path, loss: str, scale: str, iterations: int
 ) -> None:
-    seen: list[StepFacts] = []
-    # A mean over the tokens of each micro-batch is one formula only where the step is one micro-batch.
-    shape = Shape(loss, scale, iterations, accumulation=1 if loss == "bnpo" else 2)
-    train(tmp_path / "run", shape, ledger(processed, Enforcement.GATE, seen))
-    assert len(seen) == shape.steps
-    capture = Capture(CapturePlan(tmp_path), producer=Producer(commit="trl", dirty_patch_digest="", torch_version=""))
-    with capture:
-        for step in seen:
-            assert capture.record(recorded_of(step))
-    assert capture.counts.written == shape.steps
-    for step in seen:
-        result = replay_cohort(read_cohort(tmp_path / f"replay-{step.generation.rollout_id}-{step.step_id}"))
-        assert result.verdict.value == "pass", result
+    enforcement = Enforcement.GATE if iterations == 1 else Enforcement.OBSERVE
+    run, shape = ledger(processed, enforcement), Shape(loss, scale, iterations)
+    train(tmp_path / "run", shape, run)
+    report = bundles_of(run, tmp_path / "bundles")
+    assert (report.problems, report.without_update) == ((), ())
+    assert len(report.steps) == shape.steps
+    assert len(report.written) == shape.steps + shape.steps // (2 * iterations)
+    for written in report.written:
+        replays(written.path, shape)
 
 
 def test_a_broker_that_is_dead_costs_an_observed_training_a_warning(
