@@ -7,8 +7,18 @@ from typing import Any
 import numpy as np
 
 from rollbook.replay.bundle.bundle import Bundle
+from rollbook.replay.bundle.convention import RewardOnly, Unmeasured
 from rollbook.replay.bundle.model import Config, Sample
 from rollbook.replay.kernels.array import Array, namespace
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Of samples and, behind them, members that were not consumed: `counts` bool, whose reward is measured; `like`
+    int64 [samples], whose result each sample has, and -1 for one that has none."""
+
+    counts: Array
+    like: Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +26,7 @@ class Batch:
     """Arrays: `raw_rewards` and `rewards` float32 [samples], `group_index` and `lengths` int64 [samples] (`group_index`
     None where the bundle has no groups), `mask` bool [tokens], `tensors` float32 [tokens] by payload name;
     `cohort_rewards`, `cohort_groups`: of the members of the cohort that were not consumed, [members], if any;
-    `micro_batch_ids`: all of the step, in the bundle's order."""
+    `micro_batch_ids`: all of the step, in the bundle's order; `measure`: where some samples are not measured."""
 
     samples: tuple[Sample, ...]
     config: Config
@@ -29,6 +39,7 @@ class Batch:
     cohort_rewards: Array | None = None
     cohort_groups: Array | None = None
     micro_batch_ids: tuple[str, ...] = ()
+    measure: Measure | None = None
 
     def with_cohort(self) -> tuple[Array, Array]:
         """Raw rewards and groups of the samples, and behind them those of the members that were not consumed."""
@@ -87,7 +98,24 @@ def batch_of(bundle: Bundle, positions: Sequence[int] | None, token_payloads: Se
         cohort_rewards=array([one.raw_reward for one in others], np.float32) if others else None,
         cohort_groups=array([one.group_index for one in others], np.int64) if others else None,
         micro_batch_ids=bundle.index.identity.micro_batch_ids,
+        measure=measure_of(bundle.index.unmeasured or (), samples, others, xp),
     )
+
+
+def measure_of(
+    unmeasured: Sequence[Unmeasured], samples: Sequence[Sample], others: Sequence[RewardOnly], xp: Any = np
+) -> Measure | None:
+    """None where every sample is measured."""
+    if not unmeasured:
+        return None
+    everyone: tuple[Sample | RewardOnly, ...] = (*samples, *others)
+    places = {one.sample_id: at for at, one in enumerate(everyone)}
+    counts, like = np.ones(len(places), dtype=np.bool_), np.arange(len(samples), dtype=np.int64)
+    for one in unmeasured:
+        if (at := places.get(one.sample_id)) is not None:  # else of a part that was not selected
+            counts[at] = False
+            like[at] = -1 if one.like is None else places[one.like]
+    return Measure(xp.asarray(counts), xp.asarray(like))
 
 
 def token_positions(samples: Sequence[Sample], positions: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -29,9 +29,10 @@ _OF_INDEX: Mapping[str, Callable[[Run], object]] = {
     "response_length": lambda run: run.batch.lengths,
 }
 _ALWAYS = ("loss_mask", "response_length")
-_OF_CONVENTIONS = ("gamma", "lam", "eps_clip_c", "tau_pos", "tau_neg")
+_OF_CONVENTIONS = ("gamma", "lam", "eps_clip_c", "tau_pos", "tau_neg", "delta", "top_entropy_quantile")
 _SCALARS_OF_PART = "it returned scalars of the whole step only, and only a part was selected"
 _NOT_RECORDED = "the bundle does not record what it returned"
+_UNMEASURED = "the bundle has samples that are not measured, of which a function of rewards and groups is not told"
 _SHARED = "its tokens are shared out over context-parallel ranks"
 
 
@@ -115,6 +116,8 @@ def _beside(
 
 def _why_not(run: Run, ours: StageResult, results: Results) -> str:
     """A stage that no kernel of ours computes may still be theirs; one that is not whole, or promises nothing, not."""
+    if run.batch.measure is not None and STAGES[ours.stage].grouped:
+        return _UNMEASURED
     if results:
         return ""
     if ours.outcome is not Outcome.UNSUPPORTED:

@@ -144,8 +144,18 @@ def rewards(chain: Chain) -> Results:
     if rule.normalization is None:
         return {"rewards": batch.raw_rewards}
     raw, members = batch.with_cohort()
-    found = normalize(xp.astype(raw, xp.float64), groups_of(members, rule), rule.normalization)
-    return {"rewards": xp.astype(found[: batch.raw_rewards.shape[0]], batch.raw_rewards.dtype)}
+    raw, measure = xp.astype(raw, xp.float64), batch.measure
+    if measure is None:
+        found = normalize(raw, groups_of(members, rule), rule.normalization)[: batch.raw_rewards.shape[0]]
+    else:
+        found = xp.zeros_like(raw)
+        counted = raw[measure.counts]
+        if counted.shape[0]:
+            found[measure.counts] = normalize(counted, groups_of(members[measure.counts], rule), rule.normalization)
+        none = measure.like < 0
+        found = xp.take(found, xp.where(none, xp.zeros_like(measure.like), measure.like), axis=0)
+        found = xp.where(none, xp.zeros_like(found), found)
+    return {"rewards": xp.astype(found, batch.raw_rewards.dtype)}
 
 
 def advantages(chain: Chain) -> Results:

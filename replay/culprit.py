@@ -30,7 +30,7 @@ _NAMED_TERMS_AGREE = (
     "every sample's own terms, masked means, agree: the scalar is wrong, or what the named convention divides by "
     "(its reduction, conventions.whole_batch)"
 )
-_COHORT = "groups have members that were not consumed: no single raw reward is looked for"
+_COHORT = "groups have members that were not consumed, or are not measured: no single raw reward is looked for"
 _NOT_BY_GROUP = "its convention does not measure a group by itself: which raw reward is wrong cannot be told"
 _NAMED_LOSS = "which token it is cannot be told: the loss of a named convention is not inverted"
 _NAMED_VALUE = "which token it is cannot be told: new_values, values or returns of this sample"
@@ -52,7 +52,7 @@ def find_culprit(run: Run, stage: StageId, fields: tuple[FieldResult, ...]) -> t
     assert field.first is not None
     config = run.bundle.index.config
     if stage is StageId.REWARD_POST_PROCESS:
-        if run.bundle.index.cohort:
+        if run.bundle.index.cohort or run.bundle.index.unmeasured:
             return field.first, _COHORT
         if names_advantages(config):
             return _of_named_rewards(run, stage, field, field.first)

@@ -96,6 +96,8 @@ def grouping(index: Index) -> str | None:
         return conventional.unknown_advantages(index)
     if index.config.grpo_std_normalization and index.config.n_samples_per_prompt == 1:
         return "a group of one has no standard deviation"
+    if index.unmeasured:
+        return "samples that are not measured are of a named convention; name it in config.conventions.advantages"
     return estimator(index) or flattened(index)
 
 

@@ -44,6 +44,7 @@ def check_metadata(manifest: Manifest, index: Index, expected: Expected) -> Iter
     yield from _version(manifest, index, expected)
     yield from _links(index)
     yield from _membership(index)
+    yield from _measured(index)
     yield from check_layout(index)
     for position, sample in enumerate(index.samples):
         yield from _lengths(f"samples.{position}", sample)
@@ -140,6 +141,26 @@ def _membership(index: Index) -> Iterator[Problem]:
         yield Problem(
             INDEX, "samples", "a group_index for some samples only", "record it for every sample, or for none"
         )
+
+
+def _measured(index: Index) -> Iterator[Problem]:
+    """Who is not measured is a sample, and has what one of its group has that is."""
+    if index.unmeasured is None:
+        return
+    samples = {one.sample_id: one.group_index for one in index.samples}
+    measured = samples | {one.sample_id: one.group_index for one in index.cohort or ()}
+    for position, one in enumerate(index.unmeasured):
+        field = f"unmeasured.{position}"
+        if one.sample_id not in samples:
+            what = f"'{visible(one.sample_id)}' is no sample of the bundle"
+            yield Problem(INDEX, f"{field}.sample_id", what, "name samples of this bundle")
+        measured.pop(one.sample_id, None)
+    for twice in _twice(one.sample_id for one in index.unmeasured):
+        yield Problem(INDEX, "unmeasured", f"'{visible(twice)}' twice", "name each sample once")
+    for position, one in enumerate(index.unmeasured):
+        if one.like is not None and measured.get(one.like, -1) != samples.get(one.sample_id):
+            what = f"'{visible(one.like)}' is not measured itself, or of another group"
+            yield Problem(INDEX, f"unmeasured.{position}.like", what, "name a sample or member of the same group")
 
 
 def _lengths(field: str, sample: Sample) -> Iterator[Problem]:

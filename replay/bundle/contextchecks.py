@@ -110,7 +110,7 @@ def _same(first: int, ours: Index, rank: int, theirs: Index) -> Iterator[Problem
             yield Problem(file, f"{_FIELD}.{field}", what, "give every rank its own place in the group")
         elif field != "cp_rank" and not same:
             yield Problem(file, f"{_FIELD}.{field}", f"not the one of {rank_folder(first)}", CAPTURE_AGAIN)
-    for field in ("identity", "samples", "cohort"):
+    for field in ("identity", "samples", "cohort", "unmeasured"):
         if getattr(ours, field) != getattr(theirs, field):
             what = f"not those of {rank_folder(first)}, and both hold a share of the same samples"
             yield Problem(file, field, what, "write whole samples, the same in all ranks of the group")

@@ -103,6 +103,19 @@ class RewardOnly(Part):
     raw_reward: float
 
 
+class Unmeasured(Part):
+    """A sample whose own reward no mean and no deviation knows: it has what the sample or member `like` has (rows of
+    one conversation), or where nothing scored it a reward and an advantage of 0."""
+
+    sample_id: Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+    like: Added[Annotated[str, StringConstraints(min_length=1, max_length=1024)]] = None
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        content: dict[str, Any] = handler(self)
+        return {key: value for key, value in content.items() if value is not None}
+
+
 class NamedValueLoss(NamedConvention):
     """The convention of a critic's loss. `clip`: how far a value may move from that of the rollout before the loss
     stops to follow, absent where it is not clipped; `whole_batch`: as of the policy's loss."""

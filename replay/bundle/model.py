@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from rollbook.replay.bundle.contextparallel import ContextParallel
-from rollbook.replay.bundle.convention import Added, Conventions, RewardOnly, ValueLoss
+from rollbook.replay.bundle.convention import Added, Conventions, RewardOnly, Unmeasured, ValueLoss
 
 MANIFEST: Final = "manifest.json"
 INDEX: Final = "index.json"
@@ -249,7 +249,7 @@ class Links(Record):
 
 
 class Index(Grown):
-    ADDED = frozenset({"cohort", "context_parallel", "links"})
+    ADDED = frozenset({"cohort", "context_parallel", "links", "unmeasured"})
 
     bundle_id: Id
     identity: Identity
@@ -258,6 +258,7 @@ class Index(Grown):
     links: Added[Links] = None
     cohort: Added[Many[RewardOnly]] = None
     context_parallel: Added[ContextParallel] = None
+    unmeasured: Added[Many[Unmeasured]] = None
 
     def added(self) -> Iterator[str]:
         yield from super().added()

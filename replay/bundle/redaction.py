@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from rollbook.replay.bundle.convention import RewardOnly
+from rollbook.replay.bundle.convention import RewardOnly, Unmeasured
 from rollbook.replay.bundle.model import INDEX, MANIFEST, Identity, Index, Producer, Redaction, Sample
 from rollbook.replay.bundle.problems import Problem
 from rollbook.replay.text import visible
@@ -75,8 +75,13 @@ class Redactor:
         """The index with the policy applied; what is redacted already stays as it is."""
         samples = tuple(self._sample(at, sample) for at, sample in enumerate(index.samples))
         changed: dict[str, object] = {"identity": self._identity(index.identity), "samples": samples}
+        cohort = tuple(self._member(at, member) for at, member in enumerate(index.cohort or ()))
         if index.cohort is not None:
-            changed["cohort"] = tuple(self._member(at, member) for at, member in enumerate(index.cohort))
+            changed["cohort"] = cohort
+        if index.unmeasured is not None:
+            names = {old.sample_id: new.sample_id for old, new in zip(index.samples, samples, strict=True)}
+            names |= {old.sample_id: new.sample_id for old, new in zip(index.cohort or (), cohort, strict=True)}
+            changed["unmeasured"] = tuple(self._unmeasured(one, names) for one in index.unmeasured)
         if index.links is not None:
             update_id = self.text("update_id", index.links.update_id) or "update"
             changed["links"] = index.links.model_copy(update={"update_id": update_id})
@@ -102,6 +107,14 @@ class Redactor:
 
     def _member(self, at: int, member: RewardOnly) -> RewardOnly:
         return member.model_copy(update={"sample_id": self.text("sample_id", member.sample_id) or f"c-{at}"})
+
+    def _unmeasured(self, one: Unmeasured, names: Mapping[str, str]) -> Unmeasured:
+        """Under the names that samples and members have now."""
+        like = None if one.like is None else names.get(one.like, "") or self._missing(one.like)
+        return Unmeasured(sample_id=names.get(one.sample_id, "") or self._missing(one.sample_id), like=like)
+
+    def _missing(self, name: str) -> str:
+        return self.text("sample_id", name) or "s-0"
 
     def _identity(self, identity: Identity) -> Identity:
         lists = {name: self._ids(name, getattr(identity, name)) for name in _LISTS}
@@ -148,6 +161,9 @@ def check_redacted(policy: Policy, index: Index, producer: Producer) -> Iterator
             yield from _kept(policy, name, getattr(sample, name) or "", INDEX, f"{place}.{name}")
     for position, member in enumerate(index.cohort or ()):
         yield from _kept(policy, "sample_id", member.sample_id, INDEX, f"cohort.{position}.sample_id")
+    for position, one in enumerate(index.unmeasured or ()):
+        for name in ("sample_id", "like"):
+            yield from _kept(policy, "sample_id", getattr(one, name) or "", INDEX, f"unmeasured.{position}.{name}")
     for name in _LISTS:
         for value in getattr(index.identity, name):
             yield from _kept(policy, name, value, INDEX, f"identity.{name}")

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from rollbook.replay.bundle.arrays import ArrayLike, NotWhole, integers, numbers
 from rollbook.replay.bundle.contextparallel import ContextParallel
-from rollbook.replay.bundle.convention import RewardOnly
+from rollbook.replay.bundle.convention import RewardOnly, Unmeasured
 from rollbook.replay.bundle.model import (
     INDEX,
     ActorStepId,
@@ -35,7 +35,8 @@ class Rows:
     `loss_mask` is flat, 0 or 1 for each response token of all rows. `group_index` numbers the prompts' groups;
     `raw_rewards` are what the reward function gave, `rewards` what the trainer made of them. `micro_batch_ids` are of
     the iterator ("mb-0000"), or None where the trainer does not know them. `labels` are texts, which are redacted
-    before they are written.
+    before they are written. `unmeasured`: samples whose own reward counts in no mean and no deviation, each with the id
+    of the sample or member whose advantage it has, or None where nothing scored it.
     """
 
     sample_ids: Sequence[str]
@@ -47,6 +48,7 @@ class Rows:
     rewards: ArrayLike
     micro_batch_ids: Sequence[str] | None = None
     labels: Sequence[str] | None = None
+    unmeasured: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,7 @@ def index_of(
             links=links,
             cohort=None if cohort is None else _not_consumed(cohort),
             context_parallel=context_parallel,
+            unmeasured=tuple(Unmeasured(sample_id=name, like=like) for name, like in rows.unmeasured.items()) or None,
         )
     except ValidationError as error:
         raise BadBundle(bundle_id, *problems_of(INDEX, error)) from None

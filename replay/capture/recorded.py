@@ -61,6 +61,7 @@ def copied(recorded: Recorded) -> Recorded:
             sample_ids=tuple(rows.sample_ids),
             micro_batch_ids=None if rows.micro_batch_ids is None else tuple(rows.micro_batch_ids),
             labels=None if rows.labels is None else tuple(rows.labels),
+            unmeasured=dict(rows.unmeasured),
             **{name: None if column is None else snapshot(column) for name, column in _columns(rows).items()},
         ),
         tensors=_snapshots(recorded.tensors),

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rollbook.replay.batch import measure_of
 from rollbook.replay.bundle.bundle import Bundle, Cohort
-from rollbook.replay.bundle.convention import Conventions, NamedConvention
-from rollbook.replay.bundle.model import StageId
+from rollbook.replay.bundle.convention import Conventions, NamedConvention, RewardOnly
+from rollbook.replay.bundle.model import Sample, StageId
 from rollbook.replay.conventional import conventions_of
 from rollbook.replay.dialects.cells import too_uneven
 from rollbook.replay.dialects.estimate import Rewarded, placed_at_end
@@ -108,30 +109,32 @@ def _advantages(bundle: Bundle) -> Subject:
     if any(sample.group_index is None for sample in bundle.index.samples):
         return Subject(name, lacks="the bundle records no groups", named=named)
     rows = _rows(bundle)
-    given = _rewarded(bundle, rows, conventions)
-    recorded = np.zeros(given.mask.shape)
-    recorded[: rows.mask.shape[0]] = rows.of(bundle.tensors["advantages"])
+    given, recorded = _rewarded(bundle, rows, conventions)
     matches = rank_advantages(given, recorded, _tolerance(bundle, StageId.ADVANTAGE_ESTIMATE))
     return Subject(name, matches, named=named)
 
 
-def _rewarded(bundle: Bundle, rows: _Rows, conventions: Conventions) -> Rewarded:
+def _rewarded(bundle: Bundle, rows: _Rows, conventions: Conventions) -> tuple[Rewarded, Floats]:
     """The samples and, below them, the members of the cohort that the step did not consume: rows of a reward without
-    a token that counts, which are measured against like the others and compared nowhere."""
-    samples = bundle.index.samples
-    others = bundle.index.cohort or ()
-    raw = np.array([*(one.raw_reward for one in samples), *(one.raw_reward for one in others)], dtype=np.float64)
-    groups = [*(one.group_index for one in samples), *(one.group_index for one in others)]
-    mask = np.concatenate([rows.mask, np.zeros((len(others), rows.mask.shape[1]), dtype=np.bool_)])
+    a token that counts, which are measured against like the others and compared nowhere; and the advantages that were
+    recorded. Samples that are not measured are left out."""
+    samples, others = bundle.index.samples, bundle.index.cohort or ()
+    everyone: tuple[Sample | RewardOnly, ...] = (*samples, *others)
+    below = np.zeros((len(others), rows.mask.shape[1]))
+    measure = measure_of(bundle.index.unmeasured or (), samples, others)
+    counts = np.ones(len(everyone), dtype=np.bool_) if measure is None else np.asarray(measure.counts)
+    raw = np.array([one.raw_reward for one in everyone], dtype=np.float64)[counts]
+    mask = np.concatenate([rows.mask, below != 0])[counts]
     values = bundle.tensors.get("values")
-    return Rewarded(
+    given = Rewarded(
         placed_at_end(raw, mask),
         mask,
-        np.array(groups, dtype=np.int64),
-        values=None if values is None else np.concatenate([rows.of(values), np.zeros(mask[len(samples) :].shape)]),
+        np.array([one.group_index for one in everyone], dtype=np.int64)[counts],
+        values=None if values is None else np.concatenate([rows.of(values), below])[counts],
         gamma=conventions.gamma,
         lam=conventions.lam,
     )
+    return given, np.concatenate([rows.of(bundle.tensors["advantages"]), below])[counts]
 
 
 _LOSS_TENSORS = ("log_probs", "old_log_probs", "advantages")

@@ -253,6 +253,11 @@ def _named(name: str) -> NamedConvention:
     return NamedConvention(framework=trl.FRAMEWORK, version=trl.VERSION, name=name)
 
 
+def trl_convention(*, advantages: str) -> Conventions:
+    """Of advantages alone."""
+    return Conventions(advantages=_named(advantages))
+
+
 def _corrections(params: Raw) -> tuple[Correction, ...]:
     if not (params["use_vllm_path"] and params["vllm_importance_sampling_correction"]):
         return ()
