@@ -1,13 +1,14 @@
 """GRPO with TRL on a CPU, its lifecycle in the ledger: `python examples/trl_grpo.py` takes less than a minute.
 
-A random model of some ten thousand parameters learns to prefer vowels; nothing is downloaded but the broker's files at
+A random model of four million parameters learns to prefer vowels; nothing is downloaded but the broker's files at
 the first run. With ROLLBOOK_BOOTSTRAP_SERVERS it uses that cluster and the processor that runs there; else it starts a
 broker and a processor of its own.
 """
 
 import os
+import subprocess
+import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +22,6 @@ from trl import GRPOConfig, GRPOTrainer
 from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.settings import SERVERS_VARIABLE, Settings
 from rollbook.infra.topics import create_topics
-from rollbook.processors.host.loop import DEFAULT_SESSION_TIMEOUT_MS, Host
 from rollbook.producers import new_id
 from rollbook.producers.trl import LedgerMixin, LedgerRun
 
@@ -41,14 +41,13 @@ def cluster() -> Iterator[Settings]:
     with EmbeddedBroker() as broker:
         settings = Settings(bootstrap_servers=broker.bootstrap_servers)
         create_topics(settings)
-        host, stop = Host(settings, "processor-0", DEFAULT_SESSION_TIMEOUT_MS), threading.Event()
-        thread = threading.Thread(target=host.run, args=(stop,))
-        thread.start()
+        command = [sys.executable, "-m", "rollbook.infra.cli", "processor", "run", "--quiet"]
+        processor = subprocess.Popen(command, env={**os.environ, SERVERS_VARIABLE: broker.bootstrap_servers})
         try:
             yield settings
         finally:
-            stop.set()
-            thread.join()
+            processor.terminate()
+            processor.wait()
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
@@ -63,9 +62,9 @@ def model() -> LlamaForCausalLM:
     return LlamaForCausalLM(
         LlamaConfig(
             vocab_size=len(LETTERS) + 2,
-            hidden_size=128,
-            intermediate_size=256,
-            num_hidden_layers=4,
+            hidden_size=256,
+            intermediate_size=512,
+            num_hidden_layers=6,
             num_attention_heads=4,
             num_key_value_heads=4,
             max_position_embeddings=128,
@@ -79,6 +78,30 @@ def vowels(completions: list[str], **_: object) -> list[float]:
     return [sum(letter in "aeiou" for letter in text) / 32 for text in completions]
 
 
+def prompts() -> Dataset:
+    return Dataset.from_dict({"prompt": [f"{one}{two} " for one in LETTERS[:8] for two in "xyz"]})
+
+
+def arguments(folder: str) -> GRPOConfig:
+    return GRPOConfig(
+        output_dir=folder,
+        per_device_train_batch_size=16,
+        gradient_accumulation_steps=2,
+        steps_per_generation=4,
+        num_generations=8,
+        num_iterations=2,
+        max_completion_length=64,
+        max_steps=24,
+        learning_rate=1e-3,
+        use_cpu=True,
+        bf16=False,
+        report_to=[],
+        save_strategy="no",
+        logging_strategy="no",
+        disable_tqdm=True,
+    )
+
+
 def main() -> None:
     torch.set_num_threads(1)
     with cluster() as settings, tempfile.TemporaryDirectory() as folder:
@@ -87,24 +110,8 @@ def main() -> None:
             model=model(),
             processing_class=tokenizer(),
             reward_funcs=vowels,
-            args=GRPOConfig(
-                output_dir=folder,
-                per_device_train_batch_size=8,
-                gradient_accumulation_steps=2,
-                steps_per_generation=4,
-                num_generations=8,
-                num_iterations=2,
-                max_completion_length=64,
-                max_steps=24,
-                learning_rate=1e-3,
-                use_cpu=True,
-                bf16=False,
-                report_to=[],
-                save_strategy="no",
-                logging_strategy="no",
-                disable_tqdm=True,
-            ),
-            train_dataset=Dataset.from_dict({"prompt": [f"{one}{two} " for one in LETTERS[:8] for two in "xyz"]}),
+            args=arguments(folder),
+            train_dataset=prompts(),
             ledger=run,
         )
         began = time.perf_counter()
