@@ -6,6 +6,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 
 from rollbook.producers.client import Client
+from rollbook.producers.command import Command
 from rollbook.producers.coordinator import Coordinator
 from rollbook.producers.epochs import current_epoch
 from rollbook.producers.errors import OutOfOrder
@@ -15,6 +16,7 @@ from rollbook.producers.rollout import RolloutWorker
 from rollbook.producers.segments import SegmentArrays
 from rollbook.producers.trainer import Trainer
 from rollbook.producers.trl.facts import Conditions, Generation, RowFacts, StepFacts
+from rollbook.producers.trl.resuming import Resumed, Standing, standing, tell, tell_again, train_again
 from rollbook.producers.trl.run import LedgerRun
 from rollbook.producers.trl.scalars import step_arrays
 from rollbook.producers.trl.spans import spans_of
@@ -26,27 +28,32 @@ from rollbook.schemas.records.policy import EvidenceKind
 from rollbook.schemas.records.reward import RewardFailure
 from rollbook.schemas.records.rollout import FinishReason, TaskSource
 from rollbook.schemas.records.run import Admission, Artifact, ArtifactKind, DriftGate, InitialPolicy, LagUnit
-from rollbook.schemas.records.update import ReserveItem, ReserveMode
+from rollbook.schemas.records.update import Checkpoint, CheckpointSaved, ReserveItem, ReserveMode
 
 _ARRIVES_S = 30.0
 _REWARDED = 2
 """The revision of a trajectory that was generated and rewarded, and nothing else."""
+_NOT_RESUMED = "checkpoints of this trainer are not told to the ledger: begin a run anew"
 
 
 class Books(ABC):
     """One training in one run: opened once, then for each generation buffer take, stepping and stepped for each
     optimizer step, and finish."""
 
-    def __init__(self, run: LedgerRun, conditions: Conditions, initial: PolicyRef) -> None:
+    def __init__(
+        self, run: LedgerRun, conditions: Conditions, initial: PolicyRef, resumed: Resumed | None = None
+    ) -> None:
         self._run = run
         self._conditions = conditions
         self._initial = initial
+        self._resumed = resumed
         self._policy = initial
+        self._offset = 0
         self._contract_hash = ""
         self._clients = ExitStack()
 
     def open(self) -> None:
-        """Connect, configure the run, start the learner. Raises EnvironmentFault, Refused."""
+        """Connect, configure the run or go on with it, start the learner. Raises EnvironmentFault, Refused, NotOurs."""
         run, options = self._run, self._run.options
         with ExitStack() as made:
             coordinator = Coordinator(run.settings, run.run_id, f"{run.learner_id}-coordinator", options=options)
@@ -60,28 +67,67 @@ class Books(ABC):
                 )
             )
             self._trainer = made.enter_context(self._make_trainer())
-            self._coordinator.configure(
-                admission=Admission(
-                    max_lag=run.max_lag,
-                    lag_unit=LagUnit.DEPTH,
-                    max_mean_abs_log_ratio=run.max_mean_abs_log_ratio,
-                    drift_gate=DriftGate.REQUIRED,
-                ),
-                required_workers=[run.worker_id],
-                initial_policy=InitialPolicy(
-                    version=self._initial.version, artifact=_artifact(self._initial), label="initial"
-                ),
-                enforcement=run.enforcement,
-            )
+            if self._resumed is None:
+                self._configure()
             self._contract_hash = self._rollout.register_contract(
                 tokenizer=self._conditions.tokenizer,
                 template=self._conditions.template,
                 engine=self._conditions.engine,
                 sampling=self._conditions.sampling,
             )
-            self._rollout.acknowledge(self._initial, EvidenceKind.ENGINE_ECHO)
-            self._trainer.start(expected_epoch=current_epoch(run.settings, run.run_id, run.learner_id))
+            epoch = current_epoch(run.settings, run.run_id, run.learner_id)
+            if self._resumed is None:
+                self._rollout.acknowledge(self._initial, EvidenceKind.ENGINE_ECHO)
+                self._trainer.start(expected_epoch=epoch)
+            else:
+                tell(self._trainer.start(self._resumed.saved.checkpoint, expected_epoch=epoch), self._resumed.saved)
+                self._go_on(self._resumed)
             self._clients = made.pop_all()
+
+    def named(self, policy: PolicyRef) -> PolicyRef:
+        """Weights that TRL numbers by its `global_step`, as the run numbers them."""
+        return policy.model_copy(update={"version": policy.version + self._offset})
+
+    def _configure(self) -> None:
+        run = self._run
+        self._coordinator.configure(
+            admission=Admission(
+                max_lag=run.max_lag,
+                lag_unit=LagUnit.DEPTH,
+                max_mean_abs_log_ratio=run.max_mean_abs_log_ratio,
+                drift_gate=DriftGate.REQUIRED,
+            ),
+            required_workers=[run.worker_id],
+            initial_policy=InitialPolicy(
+                version=self._initial.version, artifact=_artifact(self._initial), label="initial"
+            ),
+            enforcement=run.enforcement,
+        )
+
+    def _go_on(self, resumed: Resumed) -> None:
+        """What the weights hold besides the checkpoint's commits is trained as an update; then the weights as they are
+        become the active policy, unless they are already."""
+        found = standing(self._run.settings, self._run.run_id, resumed.saved)
+        update_id = self._train_again(resumed, found)
+        self._policy = found.policy
+        if found.policy == found.active and found.policy.artifact_hash == self._initial.artifact_hash:
+            self._offset = found.policy.version - self._initial.version
+            self._rollout.acknowledge(found.policy, EvidenceKind.ENGINE_ECHO)
+            _arrived(self._rollout)
+            return
+        self._offset = found.newest_version + 1 - self._initial.version
+        restores = found.policy.artifact_hash == self._initial.artifact_hash
+        active = found.policy if found.active is None else found.active
+        self._release(
+            self.named(self._initial),
+            [] if update_id is None else [update_id],
+            active_version=active.version,
+            rollback_of=found.policy.version if restores else None,
+        )
+
+    def _train_again(self, resumed: Resumed, found: Standing) -> str | None:
+        """The update of what the weights have seen of the one that was open when they were saved."""
+        raise OutOfOrder(_NOT_RESUMED)
 
     @abstractmethod
     def take(self, generation: Generation, update_id: str) -> frozenset[str]:
@@ -103,8 +149,27 @@ class Books(ABC):
     def give_up(self, error: BaseException) -> None:
         """The training failed within an update."""
 
+    def settle(self) -> None:  # noqa: B027 -- who does nothing in the background need not wait for it
+        """Wait until what was finished is told. Raises what became of it."""
+
+    def saved(self, checkpoint: Checkpoint) -> str:
+        """The weights as they are now are on disk; the chain head that the learner has read, where it reads."""
+        raise OutOfOrder(_NOT_RESUMED)
+
     def close(self) -> None:
         self._clients.close()
+
+    def _checkpoint_saved(self, checkpoint: Checkpoint) -> CheckpointSaved:
+        """The ledger's checkpoint is of the updates that are committed; what the weights hold besides, the folder
+        says."""
+        return CheckpointSaved(
+            header=self._trainer.header(),
+            learner=self._trainer.learner,
+            checkpoint=checkpoint,
+            last_update_id=self._trainer.last_update_id,
+            policy=self._policy,
+            chain=self._trainer.decisions.chain,
+        )
 
     @abstractmethod
     def _make_trainer(self) -> Trainer: ...
@@ -143,19 +208,29 @@ class Books(ABC):
             rollout_partition_id=f"generation-{generation.rollout_id}",
         )
 
-    def _release(self, policy: PolicyRef, update_id: str) -> None:
-        """The new weights become the active policy: TRL's own generation serves them from here on."""
+    def _release(
+        self,
+        policy: PolicyRef,
+        update_ids: Sequence[str],
+        *,
+        active_version: int | None = None,
+        rollback_of: int | None = None,
+    ) -> None:
+        """The new weights become the active policy: TRL's own generation serves them from here on. `active_version`:
+        the one that is active, where it is not their parent."""
         self._coordinator.prepare(
             version=policy.version,
             artifact=_artifact(policy),
             parent_version=self._policy.version,
-            update_ids=[update_id],
-            label=f"step {policy.version}",
+            update_ids=update_ids,
+            label=f"step {policy.version - self._offset}",
+            rollback_of=rollback_of,
             committed=True,
         )
         self._rollout.acknowledge(policy, EvidenceKind.ENGINE_ECHO)
         _arrived(self._rollout)
-        self._coordinator.activate(policy, self._policy.version, wait_for_acks_s=_ARRIVES_S)
+        active_version = self._policy.version if active_version is None else active_version
+        self._coordinator.activate(policy, active_version, wait_for_acks_s=_ARRIVES_S)
         self._policy = policy
 
 
@@ -163,21 +238,21 @@ class GateBooks(Books):
     """The training waits for the ledger's answers, and trains on nothing else than what they let through."""
 
     _update: Update | None = None
-    _released: Future[None] | None = None
+    _ended: Future[None] | None = None
 
     def open(self) -> None:
         super().open()
-        self._releaser = ThreadPoolExecutor(1, thread_name_prefix="rollbook-trl-release")
+        self._ender = ThreadPoolExecutor(1, thread_name_prefix="rollbook-trl-end")
 
     def take(self, generation: Generation, update_id: str) -> frozenset[str]:
-        self.wait_released()
+        self.settle()
         self._publish(generation)
         update = self._update = self._trainer.update(generation.rollout_id, update_id=update_id)
         update.__enter__()
         items = [ReserveItem(trajectory_id=row.trajectory_id, expected_revision=_REWARDED) for row in generation.scored]
         update.reserve(items, generation.policy, mode=ReserveMode.AVAILABLE)
         held = {item.trajectory_id for item in update.held}
-        rows = [_observed(row) for row in generation.rows if row.trajectory_id in held]
+        rows = [observed(row) for row in generation.rows if row.trajectory_id in held]
         # What this process has just published need not be read back: the ledger compares the digests.
         update.admit({row.trajectory_id: row.current_log_probs for row in rows}, generation.policy, evidence=rows)
         update.start()
@@ -192,27 +267,39 @@ class GateBooks(Books):
 
     def finish(self, policy: PolicyRef) -> None:
         update, self._update = self._open_update, None
-        update.__exit__(None, None, None)
-        # TRL generates meanwhile; what it generates is published when the policy is active.
-        self._released = self._releaser.submit(self._release, policy, update.update_id)
+        # TRL generates meanwhile; what it generates is published, and trained on, when the policy is active.
+        self._ended = self._ender.submit(self._end, update, policy)
 
-    def wait_released(self) -> None:
-        """Wait until the last update's policy is active. Raises what its release failed of."""
-        released, self._released = self._released, None
-        if released is not None:
-            released.result()
+    def settle(self) -> None:
+        """Wait until the last update is committed and its policy active. Raises what they failed of, StartAnew too."""
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            ended.result()
 
     def close(self) -> None:
         try:
-            self.wait_released()
+            self.settle()
         finally:
-            self._releaser.shutdown()
+            self._ender.shutdown()
             super().close()
 
     def give_up(self, error: BaseException) -> None:
         update, self._update = self._update, None
         if update is not None:
             update.__exit__(type(error), error, error.__traceback__)
+
+    def saved(self, checkpoint: Checkpoint) -> str:
+        self.settle()
+        # Not Trainer.checkpoint_saved, which knows no weights that hold a part of an open update.
+        self._trainer.ask(Command(self._checkpoint_saved(checkpoint)))
+        return self._trainer.decisions.chain
+
+    def _train_again(self, resumed: Resumed, found: Standing) -> str | None:
+        return train_again(self._trainer, resumed, found)
+
+    def _end(self, update: Update, policy: PolicyRef) -> None:
+        update.__exit__(None, None, None)
+        self._release(policy, [update.update_id])
 
     def _make_trainer(self) -> Trainer:
         return Trainer(self._run.settings, self._run.run_id, self._run.learner_id, options=self._run.options)
@@ -236,7 +323,7 @@ class ObserveBooks(Books):
         self._steps: list[tuple[str, ...]] = []
         facts = self._facts = Facts(update_id, generation.rollout_id, 0)
         facts.reserve(self._trainer, [row.trajectory_id for row in generation.rows], generation.policy)
-        rows = [_observed(row) for row in generation.rows]
+        rows = [observed(row) for row in generation.rows]
         facts.admit(self._trainer, rows, generation.policy, keep=True)
         facts.start(self._trainer)
         return frozenset()
@@ -254,11 +341,21 @@ class ObserveBooks(Books):
             return
         facts.commit(self._trainer, Done(tuple(self._steps), {}))
         _arrived(self._trainer)
-        self._release(policy, facts.update_id)
+        self._release(policy, [facts.update_id])
 
     def give_up(self, error: BaseException) -> None:
         """A started update stays open: its rows may be in the weights."""
         self._facts = None
+
+    def saved(self, checkpoint: Checkpoint) -> str:
+        record = self._checkpoint_saved(checkpoint)
+        self._trainer.outbox.publish(lambda _: record)
+        return ""
+
+    def _train_again(self, resumed: Resumed, found: Standing) -> str | None:
+        update_id = tell_again(self._trainer, resumed, found)
+        _arrived(self._trainer)
+        return update_id
 
     def _make_trainer(self) -> Trainer:
         run = self._run
@@ -272,7 +369,7 @@ class ObserveBooks(Books):
         )
 
 
-def _observed(row: RowFacts) -> ObservedRow:
+def observed(row: RowFacts) -> ObservedRow:
     return ObservedRow(row.trajectory_id, [(row.behavior, row.action_mask)], row.current)
 
 

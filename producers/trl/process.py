@@ -4,10 +4,12 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from rollbook.producers.trl.facts import Completion, MicroStep
 from rollbook.producers.trl.ranks import Ranks
 from rollbook.producers.trl.session import Session, Taken
+from rollbook.schemas.errors import RollbookError
 from rollbook.schemas.records.common import PolicyRef
 
 _LOG = logging.getLogger("rollbook.producers")
@@ -48,11 +50,12 @@ class Process:
         began = time.perf_counter()
         try:
             yield
-        except Exception:
+        except Exception as error:
             if not self._observes:
                 raise
             self._is_over = True
-            _LOG.warning("training goes on unrecorded from here on", exc_info=True)
+            known = isinstance(error, RollbookError)
+            _LOG.warning("training goes on unrecorded from here on: %s", error, exc_info=not known)
         finally:
             self.seconds += time.perf_counter() - began
 
@@ -113,6 +116,15 @@ class Process:
         self._ranks.share(self._share, act)
         self._micro_steps = []
         self._is_open = policy is None
+
+    def settle(self) -> None:
+        """The weights are about to be saved. Where the ledger has fenced the learner, nothing is."""
+        if not self._observes:
+            self._ranks.share(lambda: None, lambda _: self._main.settle())
+
+    def saved(self, folder: Path, weights: Callable[[], PolicyRef]) -> None:
+        """TRL has saved them."""
+        self._ranks.share(lambda: None, lambda _: self._main.saved(folder, weights()))
 
     def finish(self, policy: Callable[[], PolicyRef]) -> None:
         """The training ends, or generates anew, within a generation buffer."""

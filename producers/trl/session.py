@@ -2,18 +2,24 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+from rollbook.producers.facts import ObservedRow
 from rollbook.producers.identity import new_id
-from rollbook.producers.trl.books import Books, GateBooks, ObserveBooks
+from rollbook.producers.trl.books import Books, GateBooks, ObserveBooks, observed
 from rollbook.producers.trl.facts import Completion, Conditions, Generation, MicroStep, StepFacts, in_groups
+from rollbook.producers.trl.resuming import Resumed
 from rollbook.producers.trl.run import LedgerRun
+from rollbook.producers.trl.saved import OpenPart, Saved, write
 from rollbook.producers.trl.watcher import Call, Watcher
 from rollbook.schemas.errors import AnswerNo
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.run import Enforcement
+from rollbook.schemas.records.update import Checkpoint
 
 _CLOSE_S = 30.0
+_NAME_CHARACTERS = 160
 _LOG = logging.getLogger("rollbook.producers")
 
 
@@ -32,21 +38,23 @@ class Taken:
 class Session:
     """In gate mode it waits for the ledger and raises; in observe mode it does neither."""
 
-    def __init__(self, run: LedgerRun, conditions: Conditions, initial: PolicyRef) -> None:
+    def __init__(
+        self, run: LedgerRun, conditions: Conditions, initial: PolicyRef, resumed: Resumed | None = None
+    ) -> None:
         self._run = run
         self._conditions = conditions
         self._policy = initial
-        self._rollout_id = 0
+        self._rollout_id = 0 if resumed is None else resumed.saved.next_rollout_id
         self._generation: Generation | None = None
         self._update_id = ""
         self._refused: frozenset[str] = frozenset()
-        self._step_id = 0
+        self._steps: list[tuple[str, ...]] = []
         self._books: Books | None = None
         self._watcher: Watcher | None = None
         if run.enforcement is Enforcement.OBSERVE:
-            self._watcher = Watcher(ObserveBooks(run, conditions, initial))
+            self._watcher = Watcher(ObserveBooks(run, conditions, initial, resumed))
         else:
-            self._books = GateBooks(run, conditions, initial)
+            self._books = GateBooks(run, conditions, initial, resumed)
             self._books.open()
 
     @property
@@ -63,12 +71,12 @@ class Session:
             tokens=tokens,
             steps_per_generation=steps_per_generation,
         )
-        self._update_id, self._step_id, self._refused = new_id(), 0, frozenset()
+        self._update_id, self._steps, self._refused = new_id(), [], frozenset()
         self._rollout_id += 1
         update_id = self._update_id
         if self._books is not None:
-            self._refused = self._books.take(generation, update_id)
-        self._tell(lambda books: books.take(generation, update_id))
+            self._refused = self._books.take(_numbered(generation, self._books), update_id)
+        self._tell(lambda books: books.take(_numbered(generation, books), update_id))
         refused = [(at, row) for at, row in enumerate(generation.rows) if row.trajectory_id in self._refused]
         return Taken(tuple(at for at, _ in refused), sum(int(row.loss_mask.sum()) for _, row in refused))
 
@@ -80,12 +88,13 @@ class Session:
         ids = tuple(one for one in dict.fromkeys(named) if one not in self._refused)
         if not ids:
             raise NothingReleased(
-                f"step {self._step_id} of update {self._update_id}: the ledger refused all of its rows; see `rollbook "
-                "explain` on one of them, and start anew from the last checkpoint"
+                f"step {len(self._steps)} of update {self._update_id}: the ledger refused all of its rows; see "
+                "`rollbook explain` on one of them, and start anew from the last checkpoint"
             )
         if self._books is not None:
             self._books.stepping(ids)
         self._tell(lambda books: books.stepping(ids))
+        self._steps.append(ids)
 
     def stepped(self, shares: Sequence[tuple[MicroStep, ...]]) -> None:
         """It has stepped, each process on its share."""
@@ -93,7 +102,6 @@ class Session:
             return
         for rank, share in enumerate(shares):
             self._keep(self._generation, rank, len(shares), share)
-        self._step_id += 1
 
     @property
     def is_open(self) -> bool:
@@ -106,9 +114,38 @@ class Session:
             return
         self._generation = None
         if self._books is not None:
-            self._books.finish(policy)
-        self._tell(lambda books: books.finish(policy))
+            self._books.finish(self._books.named(policy))
+        self._tell(lambda books: books.finish(books.named(policy)))
         self._policy = policy
+
+    def settle(self) -> None:
+        """Wait until all that is in the weights is known, so that they may leave this process: of an open update it is
+        that it has begun."""
+        if self._books is not None:
+            self._books.settle()
+
+    def saved(self, folder: Path, weights: PolicyRef) -> None:
+        """TRL has saved these weights into the folder."""
+        checkpoint = Checkpoint(
+            id=f"{self._run.learner_id[:_NAME_CHARACTERS]}-{weights.version}-{new_id()}", digest=weights.artifact_hash
+        )
+        chain = "" if self._books is None else self._books.saved(checkpoint)
+        self._tell(lambda books: books.saved(checkpoint))
+        part, rows = self._open_part()
+        write(
+            folder,
+            Saved(
+                run_id=self._run.run_id,
+                learner_id=self._run.learner_id,
+                checkpoint=checkpoint,
+                step=weights.version,
+                policy=self._policy,
+                next_rollout_id=self._rollout_id,
+                chain=chain,
+                open=part,
+            ),
+            rows,
+        )
 
     def close(self, error: BaseException | None) -> None:
         """The training has ended, or has failed."""
@@ -124,11 +161,18 @@ class Session:
             finally:
                 self._books.close()
 
+    def _open_part(self) -> tuple[OpenPart | None, list[ObservedRow]]:
+        if self._generation is None or not self._steps:
+            return None, []
+        part = OpenPart(update_id=self._update_id, rollout_id=self._generation.rollout_id, steps=tuple(self._steps))
+        return part, [observed(row) for row in self._generation.rows if row.trajectory_id not in self._refused]
+
     def _keep(self, generation: Generation, rank: int, ranks: int, share: tuple[MicroStep, ...]) -> None:
+        step_id = len(self._steps) - 1
         steps_a_pass = len(generation.rows) // ranks // sum(len(micro.rows) for micro in share)
         step = StepFacts(
-            step_id=self._step_id,
-            epoch=self._step_id // max(1, steps_a_pass),
+            step_id=step_id,
+            epoch=step_id // max(1, steps_a_pass),
             update_id=self._update_id,
             generation=generation,
             micro_steps=share,
@@ -138,8 +182,8 @@ class Session:
             ranks=ranks,
         )
         if self._books is not None:
-            self._books.stepped(step)
-        self._tell(lambda books: books.stepped(step))
+            self._books.stepped(replace(step, generation=_numbered(generation, self._books)))
+        self._tell(lambda books: books.stepped(replace(step, generation=_numbered(generation, books))))
         self._show(step)
 
     def _tell(self, call: Call) -> None:
@@ -153,3 +197,8 @@ class Session:
             self._run.on_step(step)
         except Exception:  # it is the user's, and only looks on
             _LOG.warning("on_step failed at step %d of update %s", step.step_id, step.update_id, exc_info=True)
+
+
+def _numbered(generation: Generation, books: Books) -> Generation:
+    """The generation under the run's number of its policy."""
+    return replace(generation, policy=books.named(generation.policy))

@@ -1,0 +1,161 @@
+"""A training that goes on from a checkpoint folder: what of the run still stands, and what its weights hold besides.
+
+Versions only rise in a run, and TRL's `global_step` falls back to the checkpoint's. So the weights that the training
+resumes with are a version above every one that the run has seen, and later ones are counted from there.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from rollbook.infra.settings import Settings
+from rollbook.producers.errors import StartAnew
+from rollbook.producers.facts import Done, Facts, ObservedRow
+from rollbook.producers.identity import new_id
+from rollbook.producers.ledger_topic import read_states
+from rollbook.producers.trainer import Trainer
+from rollbook.producers.trl.saved import NotOurs, OpenPart, Saved
+from rollbook.schemas.records.common import PolicyRef
+from rollbook.schemas.records.decision import Decision
+from rollbook.schemas.records.ledger import PolicyState, RunHead, TrajectoryState, TrajectoryStatus
+from rollbook.schemas.records.update import Disposition, ReserveItem, ReserveMode
+from rollbook.schemas.types import Part
+
+DROPPED = "dropped_at_resume"
+"""Why rows of a half-used generation buffer are not trained on: TRL generates anew."""
+_READ_S = 60.0
+_TAKEN = frozenset({TrajectoryStatus.RESERVED, TrajectoryStatus.CONSUMED})
+_LOG = logging.getLogger("rollbook.producers")
+T = TypeVar("T", bound=Part)
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """What a checkpoint folder says, and what its open update held."""
+
+    saved: Saved
+    rows: tuple[ObservedRow, ...] = ()
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What the ledger knows of the run after the learner has started anew. `policy` is the one of the checkpoint's last
+    commit; `active` the one that workers should serve, which may hold what was undone."""
+
+    policy: PolicyRef
+    active: PolicyRef | None
+    newest_version: int
+    trajectories: Mapping[str, TrajectoryState] = field(repr=False)
+
+
+def standing(settings: Settings, run_id: str, saved: Saved) -> Standing:
+    """Read it. Raises NotOurs where the checkpoint's policy does not stand, EnvironmentFault."""
+    states = read_states(settings, run_id, frozenset({"run", "policy", "trajectory"}), deadline_s=_READ_S)
+    policies = _of(PolicyState, states)
+    fit = [
+        one
+        for one in policies
+        if one.artifact.hash == saved.policy.artifact_hash and not (one.orphaned or one.abandoned)
+    ]
+    if not fit:
+        raise NotOurs(
+            f"no policy of run {run_id} stands that has the weights of the last commit in checkpoint "
+            f"{saved.checkpoint.id}: resume from an earlier checkpoint"
+        )
+    policy = max(fit, key=lambda one: one.version)
+    return Standing(
+        policy=PolicyRef(version=policy.version, artifact_hash=policy.artifact.hash),
+        active=next((head.active for head in _of(RunHead, states)), None),
+        newest_version=max(one.version for one in policies),
+        trajectories={one.trajectory_id: one for one in _of(TrajectoryState, states)},
+    )
+
+
+def tell(decision: Decision, saved: Saved) -> None:
+    """Say what the new start has undone: rows that the run trained on are free again."""
+    changes = ", ".join(f"{change.predicate} {change.count}" for change in decision.mass_changes)
+    _LOG.warning(
+        "run %s goes on from checkpoint %s at step %d: %s",
+        saved.run_id,
+        saved.checkpoint.id,
+        saved.step,
+        changes or "nothing was trained after it",
+    )
+
+
+def train_again(trainer: Trainer, resumed: Resumed, found: Standing) -> str | None:
+    """Take the rows that the weights have seen of the update that was open when they were saved, in an update of its
+    own; its id, none where nobody could train on them any more. Raises StartAnew where another learner has one."""
+    part = resumed.saved.open
+    if part is None:
+        return None
+    rows = _free(resumed.rows, found)
+    _check_not_taken(part, found, resumed.saved)
+    if not _stepped(part).intersection(row.trajectory_id for row in rows):
+        return None
+    with trainer.update(part.rollout_id, update_id=new_id()) as update:
+        revisions = [(row.trajectory_id, found.trajectories[row.trajectory_id].revision) for row in rows]
+        items = [ReserveItem(trajectory_id=one, expected_revision=revision) for one, revision in revisions]
+        update.reserve(items, found.policy, mode=ReserveMode.AVAILABLE)
+        held = {item.trajectory_id for item in update.held}
+        current = {row.trajectory_id: row.current_log_probs for row in rows if row.trajectory_id in held}
+        update.admit(current, found.policy, evidence=rows)
+        update.start()
+        trainable = set(update.trainable)
+        for step in part.steps:
+            if ids := [one for one in step if one in trainable]:
+                update.step(ids)
+        left = [item.trajectory_id for item in update.held if item.trajectory_id not in _stepped(part)]
+        update.drop(left, DROPPED, disposition=Disposition.DISCARD)
+    return update.update_id
+
+
+def tell_again(trainer: Trainer, resumed: Resumed, found: Standing) -> str | None:
+    """The same as facts, in a run that observes."""
+    part = resumed.saved.open
+    if part is None:
+        return None
+    rows = [row for row in resumed.rows if row.trajectory_id in found.trajectories]
+    if not _stepped(part).intersection(row.trajectory_id for row in rows):
+        return None
+    facts = Facts(new_id(), part.rollout_id, 0)
+    ids = [row.trajectory_id for row in rows]
+    facts.reserve(trainer, ids, found.policy)
+    facts.admit(trainer, rows, found.policy, keep=True)
+    facts.start(trainer)
+    known = set(ids)
+    steps = [tuple(one for one in step if one in known) for step in part.steps]
+    facts.commit(
+        trainer,
+        Done(tuple(step for step in steps if step), dict.fromkeys(ids, (DROPPED, Disposition.DISCARD))),
+    )
+    return facts.update_id
+
+
+def _free(rows: Sequence[ObservedRow], found: Standing) -> list[ObservedRow]:
+    """Those that somebody could train on."""
+    known = found.trajectories
+    return [
+        row
+        for row in rows
+        if row.trajectory_id in known and known[row.trajectory_id].status is TrajectoryStatus.REWARDED
+    ]
+
+
+def _check_not_taken(part: OpenPart, found: Standing, saved: Saved) -> None:
+    for trajectory_id in sorted(_stepped(part)):
+        state = found.trajectories.get(trajectory_id)
+        if state is not None and state.status in _TAKEN:
+            raise StartAnew(
+                f"the weights of checkpoint {saved.checkpoint.id} have been trained on trajectory {trajectory_id}, "
+                f"which update {state.update_id} has taken since: resume from an earlier checkpoint"
+            )
+
+
+def _stepped(part: OpenPart) -> frozenset[str]:
+    return frozenset(one for step in part.steps for one in step)
+
+
+def _of(kind: type[T], states: Sequence[Part]) -> list[T]:
+    return [one for one in states if isinstance(one, kind)]
