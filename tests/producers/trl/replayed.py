@@ -1,0 +1,46 @@
+"""Bundles of a TRL run as the log gives them, and what replay must say of each."""
+
+from pathlib import Path
+
+from rollbook.producers.trl import LedgerRun
+from rollbook.replay.bundle.cohort import read_cohort
+from rollbook.replay.bundle.model import StageId
+from rollbook.replay.dialects.bundles import dialects_of
+from rollbook.replay.engine import replay_cohort
+from rollbook.replay.history.kafka import KafkaLog
+from rollbook.replay.materialize.materialize import Wanted, materialize
+from rollbook.replay.materialize.report import MaterializeReport
+from rollbook.replay.result import Outcome, Verdict
+from rollbook.tests.producers.trl.tiny import Shape
+
+STAGES_OF_UPDATE = [
+    StageId.SAMPLE,
+    StageId.REWARD_RAW,
+    StageId.REWARD_POST_PROCESS,
+    StageId.ADVANTAGE_ESTIMATE,
+]
+
+
+def bundles_of(run: LedgerRun, folder: Path) -> MaterializeReport:
+    with KafkaLog(run.settings) as log:
+        return materialize(log, Wanted.of_run(run.run_id, log, run.settings), folder)
+
+
+def replays(path: Path, shape: Shape) -> None:
+    """Every stage that the bundle can have is recomputed, under TRL's names, and TRL is named for it."""
+    cohort = read_cohort(path)
+    result = replay_cohort(cohort)
+    assert result.verdict is Verdict.PASSED, result
+    for rank, bundle in zip(result.ranks, cohort.bundles, strict=True):
+        of_step = bundle.index.identity.actor_step_id is not None
+        passed = [stage.stage for stage in rank.stages if stage.outcome is Outcome.PASSED]
+        assert passed == [*STAGES_OF_UPDATE, *([StageId.LOSS_POLICY] if of_step else [])]
+        named = bundle.index.config.conventions
+        assert named is not None
+        assert str(named.advantages) == f"trl 1.16.0 scale_rewards {shape.scale}"
+        assert str(named.loss) == (f"trl 1.16.0 {shape.loss}" if of_step else "None")
+    for found in dialects_of(cohort):
+        for subject in found.subjects:
+            if subject.matches:
+                assert subject.confirmed
+                assert "trl" in {match.framework for match in subject.matches if match.rank == 1}
