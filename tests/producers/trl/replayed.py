@@ -6,6 +6,7 @@ from rollbook.producers.trl import LedgerRun
 from rollbook.replay.bundle.cohort import read_cohort
 from rollbook.replay.bundle.model import StageId
 from rollbook.replay.dialects.bundles import dialects_of
+from rollbook.replay.dialects.trl import loss_name
 from rollbook.replay.engine import replay_cohort
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.replay.materialize.materialize import Wanted, materialize
@@ -38,7 +39,8 @@ def replays(path: Path, shape: Shape) -> None:
         named = bundle.index.config.conventions
         assert named is not None
         assert str(named.advantages) == f"trl 1.16.0 scale_rewards {shape.scale}"
-        assert str(named.loss) == (f"trl 1.16.0 {shape.loss}" if of_step else "None")
+        level = str(shape.options.get("importance_sampling_level", "token"))
+        assert str(named.loss) == (f"trl 1.16.0 {loss_name(shape.loss, level)}" if of_step else "None")
     for found in dialects_of(cohort):
         for subject in found.subjects:
             if subject.matches:

@@ -14,7 +14,7 @@ from rollbook.producers.trl import LedgerRun, StepFacts
 from rollbook.schemas.records.decision import Decision, Outcome
 from rollbook.schemas.records.run import Enforcement
 from rollbook.tests.producers.trl.replayed import bundles_of, replays
-from rollbook.tests.producers.trl.tiny import Shape, fingerprint, train
+from rollbook.tests.producers.trl.tiny import Shape, fingerprint, make, model, train
 from rollbook.tests.producers.world import PATIENT, read_topic
 
 LOSSES = ("grpo", "dapo", "dr_grpo", "bnpo", "cispo", "sapo")
@@ -28,7 +28,16 @@ FEW = [
     ("cispo", "group"),
     ("sapo", "none"),
 ]
-CHOSEN = EVERY if os.environ.get("ROLLBOOK_TRL_ALL") else FEW
+ALL = bool(os.environ.get("ROLLBOOK_TRL_ALL"))
+CHOSEN = EVERY if ALL else FEW
+MORE = [
+    Shape("grpo", options={"beta": 0.04, "use_bias_correction_kl": True, "delta": 1.2}),
+    Shape("bnpo", options={"entropy_coef": 0.01, "top_entropy_quantile": 0.5, "off_policy_mask_threshold": 0.001}),
+    Shape("dr_grpo", options={"use_adaptive_entropy": True, "entropy_target": 3.2, "entropy_coef": 0.1}),
+    Shape("vespo", "batch", options={"beta": 0.04}),
+    Shape("luspo", "none", options={"importance_sampling_level": "sequence"}),
+    Shape("dapo", options={"importance_sampling_level": "sequence", "entropy_coef": 0.01}),
+]
 
 
 def ledger(settings: Settings, enforcement: Enforcement, seen: list[StepFacts] | None = None) -> LedgerRun:
@@ -84,6 +93,22 @@ def test_every_optimizer_step_is_computed_again_out_of_the_log(
     assert (report.problems, report.without_update) == ((), ())
     assert len(report.steps) == shape.steps
     assert len(report.written) == shape.steps + shape.steps // (2 * iterations)
+    for written in report.written:
+        replays(written.path, shape)
+
+
+@pytest.mark.parametrize(
+    "shape", MORE if ALL else MORE[:2], ids=lambda shape: f"{shape.loss} {' '.join(shape.options)}"
+)
+def test_whatever_else_a_training_chooses_of_its_loss_is_stated_and_computed_again(
+    processed: Settings, tmp_path: Path, shape: Shape
+) -> None:
+    run, initial = ledger(processed, Enforcement.GATE), model()
+    initial.save_pretrained(tmp_path / "initial")
+    initial.config._name_or_path = str(tmp_path / "initial")  # where TRL takes its reference model from
+    make(tmp_path / "run", shape, run, model=initial).train()
+    report = bundles_of(run, tmp_path / "bundles")
+    assert (report.problems, report.without_update, len(report.steps)) == ((), (), shape.steps)
     for written in report.written:
         replays(written.path, shape)
 
