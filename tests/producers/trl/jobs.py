@@ -38,6 +38,8 @@ class Training:
     settings: Settings | None = None
     """Where the ledger is, if not where the test's is."""
     limits: dict[str, Any] = field(default_factory=dict)
+    resumes: str = ""
+    """The checkpoint it goes on from, `NUMBER/checkpoint-STEP` of an earlier training."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +52,10 @@ class Trained:
 
 
 def trainings(folder: Path, settings: Settings, wanted: Sequence[Training]) -> list[Trained]:
-    return [_trained(folder / str(at), settings, one) for at, one in enumerate(wanted)]
+    return [_trained(folder, at, settings, one) for at, one in enumerate(wanted)]
 
 
-def _trained(folder: Path, settings: Settings, wanted: Training) -> Trained:
+def _trained(folder: Path, number: int, settings: Settings, wanted: Training) -> Trained:
     seen: list[StepFacts] = []
     run = LedgerRun(
         wanted.settings or settings,
@@ -63,11 +65,11 @@ def _trained(folder: Path, settings: Settings, wanted: Training) -> Trained:
         on_step=seen.append,
         **wanted.limits,
     )
-    trainer = make(folder, wanted.shape, run if wanted.run_id else None)
+    trainer = make(folder / str(number), wanted.shape, run if wanted.run_id else None)
     losses = watch(trainer)
     error = ""
     try:
-        trainer.train()
+        trainer.train(resume_from_checkpoint=str(folder / wanted.resumes) if wanted.resumes else None)
     except Exception as found:
         error = f"{type(found).__name__}: {found}"
     return Trained(fingerprint(trainer), tuple(losses), tuple(seen), getattr(trainer, "ledger_lost", 0), error)

@@ -11,28 +11,28 @@ pytest.importorskip("trl", reason="TRL is not installed: install rollbook[trl]")
 from rollbook.infra.settings import Settings, Topic
 from rollbook.producers import Options, new_id
 from rollbook.producers.trl import StepFacts
-from rollbook.schemas.codec import decode
 from rollbook.schemas.digests import floats_of, mask_of
-from rollbook.schemas.records.decision import Decision, Outcome
+from rollbook.schemas.records.decision import Outcome
 from rollbook.schemas.records.payload import ArrayName, StepRecording, World
 from rollbook.schemas.records.run import Enforcement
 from rollbook.schemas.records.update import Commit
 from rollbook.tests.producers.trl import jobs, processes
 from rollbook.tests.producers.trl.jobs import Loss, Training
+from rollbook.tests.producers.trl.records import accepted, check_consistent, decisions, records
 from rollbook.tests.producers.trl.tiny import Shape
-from rollbook.tests.producers.world import read_topic
 
 SHAPE = Shape("dapo", options={"num_generations": 8, "steps_per_generation": 4})
 """Two rows a process and micro-batch, two micro-batches a step, two steps a pass, two passes: sixteen rows a buffer are
 two groups of eight; with `SPANNING`, one group of sixteen of which each process has a half."""
 SPANNING = Shape("grpo", "batch", options={"num_generations": 16})
+SAVING = Shape("dapo", options={**SHAPE.options, "save_strategy": "steps", "save_steps": 5})
 NOWHERE = Settings(bootstrap_servers="127.0.0.1:9")
 IMPATIENT = Options(connect_timeout_s=0.5, close_timeout_s=1.0)
 COMMANDS = ("Generated", "Reserve", "Admit", "UpdateStarted", "Commit", "RecordingSealed", "PolicyPrepared", "Activate")
 
 
 def test_two_processes_train_as_without_the_ledger_and_are_one_learner(processed: Settings, tmp_path: Path) -> None:
-    gate, observe, spanning = (f"trl-{new_id()}" for _ in range(3))
+    gate, observe, spanning, resumed = (f"trl-{new_id()}" for _ in range(4))
     wanted = [
         Training(SHAPE),
         Training(SHAPE, gate),
@@ -41,14 +41,20 @@ def test_two_processes_train_as_without_the_ledger_and_are_one_learner(processed
         Training(SHAPE, f"trl-{new_id()}", Enforcement.GATE, IMPATIENT, NOWHERE),
         Training(SPANNING),
         Training(SPANNING, spanning),
+        Training(SAVING),
+        Training(SAVING, resumed),
+        Training(SAVING, resumes="7/checkpoint-5"),
+        Training(SAVING, resumed, resumes="8/checkpoint-5"),
     ]
     main, other = processes.run(2, jobs.trainings, tmp_path, processed, wanted)
-    plain, gated, observed, lost, refused, plain_spanning, gated_spanning = main
+    plain, gated, observed, lost, refused, plain_spanning, gated_spanning = main[:7]
 
     # Nothing that the ledger does changes a bit of the weights, in any process.
     assert {one.weights for one in (plain, gated, observed, lost, *other[:4])} == {plain.weights}
-    assert {one.weights for one in (*main[5:], *other[5:])} == {plain_spanning.weights}
-    assert [one.error for rank in (main, other) for one in (*rank[:4], *rank[5:])] == [""] * 12
+    assert {one.weights for one in (*main[5:7], *other[5:7])} == {plain_spanning.weights}
+    assert {one.weights for one in (*main[7:9], *other[7:9])} == {plain.weights}
+    assert len({one.weights for one in (*main[9:], *other[9:])}) == 1
+    assert {one.error for rank in (main, other) for one in (*rank[:4], *rank[5:])} == {""}
     assert (gated.lost, observed.lost) == (0, 0)
 
     # One update a buffer for all ranks, one step an optimizer step, a sealed recording a rank.
@@ -76,6 +82,10 @@ def test_two_processes_train_as_without_the_ledger_and_are_one_learner(processed
             )
             check_rank(mine, [step for step in of_main.seen if step.rank == rank], losses[rank])
     assert len({row.identity.group_id for row in gated_spanning.seen[0].generation.rows}) == 1
+
+    # Resumed within a buffer, the learner starts anew once, and trains what the weights have seen of it.
+    check_consistent(processed, resumed)
+    assert accepted(decisions(processed, resumed), "LearnerStarted") == 2
 
     # A dead broker costs an observed training a warning; a gated one ends in every process, and none waits for another.
     assert lost.lost > 0
@@ -107,21 +117,3 @@ def check_rank(recordings: Sequence[StepRecording], steps: Sequence[StepFacts], 
             assert set(arrays[ArrayName.ADVANTAGES][at : at + length].tolist()) == {np.float32(loss.advantages[index])}
             at += length
         assert at == len(arrays[ArrayName.LOG_PROBS])
-
-
-def records(settings: Settings, topic: Topic, run_id: str) -> list[object]:
-    found = [decode(one.value) for one in read_topic(settings, topic) if one.value]
-    return [one for one in found if run_of(one) == run_id]
-
-
-def run_of(record: object) -> str:
-    header = getattr(record, "header", record)
-    return str(getattr(header, "run_id", ""))
-
-
-def decisions(settings: Settings, run_id: str) -> list[Decision]:
-    return [one for one in records(settings, Topic.DECISIONS, run_id) if isinstance(one, Decision)]
-
-
-def accepted(found: Sequence[Decision], record_type: str) -> int:
-    return sum(one.record_type == record_type and one.outcome is Outcome.ACCEPTED for one in found)

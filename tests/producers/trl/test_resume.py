@@ -1,0 +1,152 @@
+"""A training that is saved, dies and goes on: what the ledger says of it, and that the weights are plain TRL's."""
+
+import os
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("trl", reason="TRL is not installed: install rollbook[trl]")
+
+from rollbook.infra.settings import Settings, Topic
+from rollbook.producers import Refused, new_id
+from rollbook.producers.trl import LedgerRun
+from rollbook.producers.trl.resuming import DROPPED
+from rollbook.producers.trl.saved import NAME, NotOurs, read
+from rollbook.schemas.records.policy import PolicyPrepared
+from rollbook.schemas.records.run import Enforcement
+from rollbook.schemas.records.update import Commit, LearnerStarted
+from rollbook.tests.producers.trl import processes
+from rollbook.tests.producers.trl.records import check_consistent, decisions, records
+from rollbook.tests.producers.trl.tiny import Shape, fingerprint, make
+from rollbook.tests.producers.world import PATIENT
+
+SHAPE = Shape(options={"save_strategy": "steps", "save_steps": 5})
+"""Four optimizer steps a buffer, four rows a step: the checkpoint after step 5 lies within the second buffer, of whose
+eight rows it has seen four."""
+WHOLE = replace(SHAPE, options={"save_strategy": "steps", "save_steps": 4})
+
+
+def ledger(settings: Settings, run_id: str, enforcement: Enforcement = Enforcement.GATE) -> LedgerRun:
+    return LedgerRun(settings, run_id, enforcement=enforcement, options=PATIENT)
+
+
+def trained(folder: Path, shape: Shape, run: LedgerRun | None = None, resume: str | bool | None = None) -> Any:
+    trainer = make(folder, shape, run)
+    trainer.train(resume_from_checkpoint=resume)
+    return trainer
+
+
+def die_at(folder: Path, run: LedgerRun, step: int) -> None:
+    """Train, and be killed in the middle of the optimizer step after this one."""
+    trainer = make(folder, SHAPE, run)
+    compute = trainer._compute_loss
+
+    def computed(model: Any, inputs: Any) -> Any:
+        if trainer.state.global_step == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return compute(model, inputs)
+
+    trainer._compute_loss = computed
+    trainer.train()
+
+
+@pytest.mark.parametrize("enforcement", list(Enforcement))
+def test_what_was_trained_after_the_checkpoint_is_undone_and_what_is_in_its_weights_is_not(
+    processed: Settings, tmp_path: Path, enforcement: Enforcement
+) -> None:
+    plain = trained(tmp_path / "plain", SHAPE)
+    resumed_plainly = trained(tmp_path / "plain", SHAPE, resume=str(tmp_path / "plain/checkpoint-5"))
+    run_id, folder = f"trl-{new_id()}", tmp_path / "with"
+    first = trained(folder, SHAPE, ledger(processed, run_id, enforcement))
+    second = trained(folder, SHAPE, ledger(processed, run_id, enforcement), str(folder / "checkpoint-5"))
+    assert fingerprint(first) == fingerprint(plain)
+    assert fingerprint(second) == fingerprint(resumed_plainly)
+    assert fingerprint(first) != fingerprint(second), "TRL drops the buffer that it had half used"
+    assert (first.ledger_lost, second.ledger_lost) == (0, 0)
+    check_consistent(processed, run_id)
+
+    saved, rows = read(folder / "checkpoint-5")
+    assert saved.open is not None
+    assert (saved.step, len(saved.open.steps), len(rows)) == (5, 1, 8)
+    (again,) = (
+        one
+        for one in records(processed, Topic.LIFECYCLE, run_id)
+        if isinstance(one, Commit) and one.dropped and one.update_id != saved.open.update_id
+    )
+    assert tuple(step.trajectory_ids for step in again.steps) == saved.open.steps
+    assert {one.reason for one in again.dropped} == {DROPPED}
+    assert {one.trajectory_id for one in again.dropped} == {row.trajectory_id for row in rows} - {*saved.open.steps[0]}
+    # Versions rise, although TRL's steps fall back: 9 is step 5, and 12 is step 8 once more.
+    prepared = [one for one in records(processed, Topic.LIFECYCLE, run_id) if isinstance(one, PolicyPrepared)]
+    assert [one.version for one in prepared] == [4, 8, 9, 12]
+    assert prepared[3].label == prepared[1].label, "the label is TRL's own number"
+    assert prepared[2].update_ids == (again.update_id,)
+
+
+def test_a_process_that_is_killed_within_a_buffer_goes_on_in_the_same_run(processed: Settings, tmp_path: Path) -> None:
+    trained(tmp_path / "plain", SHAPE)
+    shutil.rmtree(tmp_path / "plain/checkpoint-8")
+    plain = trained(tmp_path / "plain", SHAPE, resume=True)
+    run_id, folder = f"trl-{new_id()}", tmp_path / "with"
+    (process,), _ = processes.start(1, die_at, folder, ledger(processed, run_id), 6)
+    process.join(120)
+    assert process.exitcode == -signal.SIGKILL
+    second = trained(folder, SHAPE, ledger(processed, run_id), resume=True)
+    assert fingerprint(second) == fingerprint(plain)
+    check_consistent(processed, run_id)
+    starts = [one for one in records(processed, Topic.LIFECYCLE, run_id) if isinstance(one, LearnerStarted)]
+    assert starts[1].checkpoint == read(folder / "checkpoint-5")[0].checkpoint
+    told = [one for one in decisions(processed, run_id) if one.record_type == "LearnerStarted"]
+    assert {change.predicate: change.count for change in told[1].mass_changes} == {
+        "updates aborted": 1,
+        "trajectories released": 8,
+    }
+
+
+def test_a_checkpoint_between_two_buffers_is_gone_on_from_as_it_is_and_one_that_was_undone_is_refused(
+    processed: Settings, tmp_path: Path
+) -> None:
+    run_id, folder = f"trl-{new_id()}", tmp_path / "with"
+    trained(folder, WHOLE, ledger(processed, run_id))
+    shutil.copytree(folder / "checkpoint-8", folder / "kept-8")
+    longer = replace(WHOLE, steps=12)
+    trained(folder, longer, ledger(processed, run_id), str(folder / "checkpoint-8"))
+    prepared = [one for one in records(processed, Topic.LIFECYCLE, run_id) if isinstance(one, PolicyPrepared)]
+    assert [one.version for one in prepared] == [4, 8, 12], "nothing was undone: the weights are the active policy"
+    trained(folder, WHOLE, ledger(processed, run_id), str(folder / "checkpoint-4"))
+    prepared = [one for one in records(processed, Topic.LIFECYCLE, run_id) if isinstance(one, PolicyPrepared)]
+    assert [(one.version, one.rollback_of) for one in prepared[3:]] == [(13, 4), (17, None)]
+    check_consistent(processed, run_id)
+    with pytest.raises(Refused, match="checkpoint_orphaned"):
+        trained(folder, longer, ledger(processed, run_id), str(folder / "kept-8"))
+
+
+def test_a_folder_that_the_ledger_cannot_vouch_for(
+    processed: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_id = f"trl-{new_id()}"
+    trained(tmp_path, SHAPE, ledger(processed, run_id))
+    saved = str(tmp_path / "checkpoint-5")
+    with pytest.raises(
+        NotOurs, match=rf"is of learner trl in run {run_id}, and trl in another .* the run and the lear"
+    ):
+        trained(tmp_path, SHAPE, ledger(processed, "another"), saved)
+    text = (tmp_path / "checkpoint-5" / NAME).read_text()
+    (tmp_path / "checkpoint-5" / NAME).write_text(text.replace(read(Path(saved))[0].checkpoint.digest, "0" * 64))
+    with pytest.raises(NotOurs, match=r"the weights are not those that .* was saved with"):
+        trained(tmp_path, SHAPE, ledger(processed, run_id), saved)
+    (tmp_path / "checkpoint-5" / NAME).write_text("{")
+    with pytest.raises(NotOurs, match=r"rollbook.json cannot be read"):
+        trained(tmp_path, SHAPE, ledger(processed, run_id), saved)
+    (tmp_path / "checkpoint-5" / NAME).unlink()
+    with pytest.raises(NotOurs, match=r"rollbook.json is not there.*begin a new run from these weights"):
+        trained(tmp_path, SHAPE, ledger(processed, run_id), saved)
+    plain = trained(tmp_path, SHAPE, resume=saved)
+    observed = trained(tmp_path, SHAPE, ledger(processed, run_id, Enforcement.OBSERVE), saved)
+    assert fingerprint(observed) == fingerprint(plain)
+    assert "training goes on unrecorded from here on: " in caplog.text
+    assert "rollbook.json is not there" in caplog.text
