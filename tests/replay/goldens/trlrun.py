@@ -10,16 +10,20 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from rollbook.replay.bundle.convention import (
+    Behavior,
     Conventions,
     Correction,
     EntropyMean,
     KlTerm,
     NamedConvention,
+    OffPolicyMask,
     Outlier,
     Reached,
+    Vespo,
     WholeBatch,
 )
 from rollbook.replay.bundle.model import Config
@@ -75,6 +79,11 @@ class Buffer:
         known = np.nan_to_num(self.array("rewards_per_func").astype(np.float32), nan=0.0)
         found: NDArray[np.float32] = (known * self.array("reward_weights").astype(np.float32)).sum(axis=1)
         return found
+
+    @cached_property
+    def scored(self) -> NDArray[np.bool_]:
+        known: NDArray[np.bool_] = ~np.isnan(self.array("rewards_per_func"))
+        return np.asarray(known.any(axis=1))
 
     @cached_property
     def lengths(self) -> NDArray[np.int64]:
@@ -151,7 +160,9 @@ class Step:
         uids, groups = buffer.raw["row_uid"], buffer.raw["group_index"]
         mine = {groups[row] for row in rows}
         whole = self.params["scale_rewards"] == "batch"
-        others = [at for at in range(len(uids)) if at not in rows and (whole or groups[at] in mine)]
+        others = [
+            at for at in range(len(uids)) if at not in rows and buffer.scored[at] and (whole or groups[at] in mine)
+        ]
         return Recorded(
             rollout_id=buffer.at,
             step_id=self.number,
@@ -164,6 +175,7 @@ class Step:
                 raw_rewards=buffer.raw_rewards[rows],
                 rewards=buffer.array("advantages")[rows],
                 micro_batch_ids=self.micro_batches,
+                unmeasured={f"row-{uids[row]}": None for row in rows if not buffer.scored[row]},
             ),
             config=self._config(),
             tensors=self.tensors,
@@ -215,6 +227,22 @@ class Step:
             kl_term=kl,
             delta=params["delta"],
             entropy_mean=EntropyMean.MICRO_BATCH,
+            top_entropy_quantile=None if self.share == 1 else self.share,
+            off_policy_mask=self._off_policy(),
+            vespo=Vespo(**{name: params[f"vespo_{name}"] for name in Vespo.model_fields}),
+        )
+
+    @property
+    def share(self) -> float:
+        found: float = self.params["top_entropy_quantile"]
+        return found
+
+    def _off_policy(self) -> OffPolicyMask | None:
+        threshold = self.params["off_policy_mask_threshold"]
+        if threshold is None:
+            return None
+        return OffPolicyMask(
+            threshold=threshold, behavior=Behavior.OLD if self.buffer.sampler is None else Behavior.ROLLOUT
         )
 
     def _scalars(self) -> Mapping[str, float]:
@@ -224,15 +252,23 @@ class Step:
         lengths = self.buffer.lengths[self.rows]
         of_micro = np.repeat(np.asarray(self.micro_batches), lengths)
         for name in dict.fromkeys(self.micro_batches):
-            entropies.append(found["entropy"][mask & (of_micro == name)].mean())
+            entropies.append(self._mean_entropy(found["entropy"][mask & (of_micro == name)]))
+        entropy_loss = float(np.mean(entropies))
         logs = found["log_probs"] - found["old_log_probs"]
         return {
             "loss": loss,
-            "pg_loss": loss,
-            "entropy_loss": float(np.mean(entropies)),
-            "pg_clipfrac": float(self._clipped(logs, mask, lengths)[mask].mean()),
-            "ppo_kl": float(-logs[mask].mean()),
+            "pg_loss": loss + self.params["entropy_coef"] * entropy_loss,
+            "entropy_loss": entropy_loss,
+            "pg_clipfrac": float(self._clipped(logs, mask, lengths)[mask].sum() / max(mask.sum(), 1)),
+            "ppo_kl": float(-logs[mask].sum() / max(mask.sum(), 1)),
         }
+
+    def _mean_entropy(self, entropy: Floats) -> float:
+        """Of those that count, where TRL confines the loss to the highest."""
+        if not entropy.size:
+            return 0.0
+        least = torch.quantile(torch.tensor(entropy, dtype=torch.float32), 1 - self.share)
+        return float(entropy[entropy >= float(least)].mean())
 
     def _clipped(self, logs: Floats, mask: NDArray[np.bool_], lengths: NDArray[np.int64]) -> Floats:
         params, advantages = self.params, self.tensors["advantages"]
