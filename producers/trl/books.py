@@ -249,7 +249,8 @@ class GateBooks(Books):
         self._publish(generation)
         update = self._update = self._trainer.update(generation.rollout_id, update_id=update_id)
         update.__enter__()
-        items = [ReserveItem(trajectory_id=row.trajectory_id, expected_revision=_REWARDED) for row in generation.scored]
+        # Also those that nothing scored, so that the ledger says of each row of the buffer why it is not trained on.
+        items = [ReserveItem(trajectory_id=row.trajectory_id, expected_revision=_REWARDED) for row in generation.rows]
         update.reserve(items, generation.policy, mode=ReserveMode.AVAILABLE)
         held = {item.trajectory_id for item in update.held}
         rows = [observed(row) for row in generation.rows if row.trajectory_id in held]

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rollbook.producers.recording import RowArrays, StepArrays
-from rollbook.producers.trl.conventions import TOKEN_LOSSES, conventions_of
+from rollbook.producers.trl.conventions import ASYNC, MICRO_BATCH_LOSSES, TOKEN_LOSSES, conventions_of
 from rollbook.producers.trl.facts import Conditions, StepFacts
 from rollbook.schemas.records.payload import ArrayName, Cohort, CohortMember, GrpoConfig, Kernel, OldSource, World
 
@@ -85,22 +85,29 @@ def step_arrays(step: StepFacts) -> StepArrays:
                 prompt_length=len(row.prompt_ids),
                 loss_mask=mask,
                 reward=row.advantage,
-                padding=step.is_left_out(row),
             )
             for row, mask, micro_batch_id in zip(step.rows, step.loss_masks, step.micro_batch_ids, strict=True)
         ],
         arrays=arrays,
-        old_source=OldSource.RECOMPUTED if step.is_old_recomputed else OldSource.TRAIN_FORWARD,
+        old_source=_old_source(step),
         results=scalars_of(step).named(),
-        kernel=Kernel(
-            implementation="trl", package="trl", version=conditions.version, function="GRPOTrainer._compute_loss"
-        ),
+        kernel=Kernel(implementation="trl", package="trl", version=conditions.version, function=_function(conditions)),
         normalizer=_normalizer(step),
         epoch=step.epoch,
         world=World(dp=step.ranks),
         framework_version=conditions.framework_version,
         conventions=conventions_of(step),
     )
+
+
+def _function(conditions: Conditions) -> str:
+    return "AsyncGRPOTrainer.compute_loss" if conditions.loss == ASYNC else "GRPOTrainer._compute_loss"
+
+
+def _old_source(step: StepFacts) -> OldSource:
+    if step.conditions.loss == ASYNC:
+        return OldSource.ROLLOUT
+    return OldSource.RECOMPUTED if step.is_old_recomputed else OldSource.TRAIN_FORWARD
 
 
 def _levelled(step: StepFacts, ratio_logs: Floats) -> Floats:
@@ -144,7 +151,7 @@ def _aggregated(rows: Sequence[Floats], conditions: Conditions) -> float:
         return float(np.mean([_mean(row) for row in rows]))
     if conditions.loss == "luspo":
         return total / len(rows)
-    if conditions.loss == "bnpo":
+    if conditions.loss in MICRO_BATCH_LOSSES:
         return total / max(sum(len(row) for row in rows), 1)
     if conditions.loss == "dr_grpo":
         return total / (len(rows) * conditions.max_completion_length)

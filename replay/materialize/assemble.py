@@ -163,8 +163,8 @@ def _check_plain(recordings: Sequence[Recording], step_id: int) -> None:
 
 
 def _records(evidence: UpdateEvidence, rows: Iterator[Row]) -> tuple[UsedRecord, ...]:
-    facts = (fact.used for row in rows for fact in (row.trajectory.generated, row.trajectory.reward))
-    by_offset = {used.position.offset: used for used in (*evidence.records, *facts)}
+    facts = (fact for row in rows for fact in (row.trajectory.generated, row.trajectory.reward) if fact is not None)
+    by_offset = {used.position.offset: used for used in (*evidence.records, *(fact.used for fact in facts))}
     return tuple(by_offset[offset] for offset in sorted(by_offset))
 
 

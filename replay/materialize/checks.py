@@ -128,13 +128,17 @@ def _cohorts(recording: Recording, rows: Sequence[Row]) -> Iterator[str]:
             members[member.trajectory_id] = (place, cohort, member)
     for row in rows:
         found = members.get(row.row.trajectory_id)
+        if row.trajectory.reward is None:
+            if found is not None:
+                yield f"{found[0]} has {row.row.trajectory_id}, which the log has no reward of"
+            continue
         if found is None:
             yield f"{row.place} is a member of no cohort of {recording.place}"
             continue
         place, cohort, member = found
         if cohort.group_id != row.row.group_id:
             yield f"{place} is of group {cohort.group_id}, {row.place} is of group {row.row.group_id}"
-        logged = row.trajectory.reward_item.raw_reward
+        logged = row.trajectory.raw_reward
         if np.float32(member.raw_reward) != np.float32(logged):
             yield (
                 f"{place} has raw reward {member.raw_reward!r} of {row.row.trajectory_id}, "

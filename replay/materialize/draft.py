@@ -5,6 +5,7 @@ from itertools import chain
 
 from pydantic import ValidationError
 
+from rollbook.replay.bundle.convention import Unmeasured
 from rollbook.replay.bundle.drafts import Draft
 from rollbook.replay.bundle.model import (
     INDEX,
@@ -23,6 +24,7 @@ from rollbook.replay.bundle.model import (
 )
 from rollbook.replay.bundle.problems import problems_of
 from rollbook.replay.bundle.tensorfile import Tensor
+from rollbook.replay.conventional import names_advantages
 from rollbook.replay.materialize.checks import RankStep, Row
 from rollbook.replay.materialize.conventions import stated
 from rollbook.replay.materialize.evidence import Recording
@@ -70,6 +72,7 @@ def _draft_of(bundle_id: str, of_rank: RankStep, ranks: Sequence[RankStep], memb
         samples=_samples(rows, groups),
         config=config,
         cohort=absent,
+        unmeasured=unmeasured_of(config, rows),
     )
     is_part = membership.is_part([row.row for row in rows], absent or (), groups, step.config.n_samples_per_prompt)
     raw = {member.trajectory_id: member.raw_reward for cohort in step.cohorts for member in cohort.members}
@@ -82,7 +85,7 @@ def _draft_of(bundle_id: str, of_rank: RankStep, ranks: Sequence[RankStep], memb
         ),
         index=index,
         expected=Expected.of(
-            raw_rewards=tuple(raw[row.row.trajectory_id] for row in rows),
+            raw_rewards=tuple(raw.get(row.row.trajectory_id, 0.0) for row in rows),
             rewards=tuple(row.row.reward for row in rows),
             loss=policy_loss(recording, config),
             value_loss=value_loss(recording, config),
@@ -103,24 +106,45 @@ def groups_of(ranks: Sequence[RankStep]) -> dict[str, int]:
     return {name: index for index, name in enumerate(unique(chain(of_rows, of_cohorts)))}
 
 
+def sample_id_of(row: Row) -> str:
+    """A trajectory's, and its segment's where it has several."""
+    record = row.trajectory.generated.record
+    name = record.identity.trajectory_id
+    return name if len(record.segments) == 1 else f"{name}/{row.row.segment}"
+
+
+def unmeasured_of(config: Config, rows: Iterable[Row]) -> tuple[Unmeasured, ...] | None:
+    """Rows that a named convention does not measure: of a trajectory that nothing scored, and all but one of a
+    trajectory of several rows, since it is trajectories that are members of a cohort."""
+    if not names_advantages(config):
+        return None
+    first: dict[str, str] = {}
+    found = []
+    for row in rows:
+        name, sample_id = row.row.trajectory_id, sample_id_of(row)
+        if row.trajectory.reward is None:
+            found.append(Unmeasured(sample_id=sample_id))
+        elif first.setdefault(name, sample_id) != sample_id:
+            found.append(Unmeasured(sample_id=sample_id, like=first[name]))
+    return tuple(found) or None
+
+
 def _samples(rows: Sequence[Row], groups: Mapping[str, int]) -> tuple[Sample, ...]:
     return tuple(_sample(row, groups[row.row.group_id]) for row in rows)
 
 
 def _sample(row: Row, group_index: int) -> Sample:
     trajectory = row.trajectory
-    record = trajectory.generated.record
-    segment = record.segments[row.row.segment]
-    name = record.identity.trajectory_id
+    segment = trajectory.generated.record.segments[row.row.segment]
     return Sample(
-        sample_id=name if len(record.segments) == 1 else f"{name}/{row.row.segment}",
+        sample_id=sample_id_of(row),
         group_index=group_index,
         response_length=segment.response_length,
         total_length=segment.prompt_length + segment.response_length,
         loss_mask=row.row.loss_mask,
-        raw_reward=trajectory.reward_item.raw_reward,
+        raw_reward=trajectory.raw_reward,
         reward=row.row.reward,
-        label_hash=trajectory.reward.record.label_hash,
+        label_hash="" if trajectory.reward is None else trajectory.reward.record.label_hash,
         micro_batch_id=row.row.micro_batch_id,
     )
 
@@ -183,7 +207,7 @@ def contracts_of(
 
 def is_remote(rows: Iterable[Row]) -> bool:
     """Whether a service gave any of the rewards."""
-    return any(row.trajectory.reward.record.remote for row in rows)
+    return any(row.trajectory.reward.record.remote for row in rows if row.trajectory.reward is not None)
 
 
 def unique(names: Iterable[str]) -> tuple[str, ...]:

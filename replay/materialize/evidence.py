@@ -25,14 +25,19 @@ class SegmentEvidence:
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryEvidence:
-    """One trajectory of the update. `refused` is where and why it left the update before the commit; empty for those
-    that the Commit names."""
+    """One trajectory of the update, with no reward where nothing scored it. `refused` is where and why it left the
+    update before the commit; empty for those that the Commit names."""
 
     generated: Fact[Generated]
-    reward: Fact[RewardReady]
-    reward_item: RewardItem
+    reward: Fact[RewardReady] | None
+    reward_item: RewardItem | None
     segments: tuple[SegmentEvidence, ...]
     refused: str
+
+    @property
+    def raw_reward(self) -> float:
+        """0 where there is none, which is then said beside it."""
+        return 0.0 if self.reward_item is None else self.reward_item.raw_reward
 
 
 @dataclass(frozen=True, slots=True)

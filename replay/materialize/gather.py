@@ -24,11 +24,12 @@ from rollbook.schemas.records.update import Admit, Commit, RecordingSealed, Rese
 
 @dataclass(frozen=True, slots=True)
 class _Offsets:
-    """Where a trajectory's two records lie, and why it is not in the Commit where it is not."""
+    """Where a trajectory's two records lie, the second only where it was scored; and why it is not in the Commit where
+    it is not."""
 
     trajectory_id: str
     generated: int
-    reward: int
+    reward: int | None
     refused: str
 
 
@@ -100,7 +101,7 @@ class Gatherer:
 
     def _trajectories(self, offsets: Sequence[_Offsets]) -> dict[str, TrajectoryEvidence]:
         generated = self._facts.at(Generated, (one.generated for one in offsets))
-        rewards = self._facts.at(RewardReady, (one.reward for one in offsets))
+        rewards = self._facts.at(RewardReady, (one.reward for one in offsets if one.reward is not None))
         segments = read_segments(self._log, [generated[one.generated] for one in offsets])
         found: dict[str, TrajectoryEvidence] = {}
         for one in offsets:
@@ -111,11 +112,11 @@ class Gatherer:
                     f"{fact.place} is of trajectory {fact.record.identity.trajectory_id}, its decisions say "
                     f"{one.trajectory_id}",
                 )
-            reward = rewards[one.reward]
+            reward = None if one.reward is None else rewards[one.reward]
             found[one.trajectory_id] = TrajectoryEvidence(
                 generated=fact,
                 reward=reward,
-                reward_item=_reward_of(reward, one.trajectory_id),
+                reward_item=None if reward is None else _reward_of(reward, one.trajectory_id),
                 segments=segments[one.trajectory_id],
                 refused=one.refused,
             )
@@ -147,11 +148,14 @@ def _offsets(
                     )
                 where, item = refusal
                 refused = f"{where.stored.place} refused it ({item.reason})"
-            yield _located(trajectory_id, item, refused, decided)
+            named = recording.step.conventions
+            needs_reward = named is None or named.advantages is None
+            yield _located(trajectory_id, item, refused, decided, needs_reward=needs_reward)
 
 
-def _located(trajectory_id: str, item: ItemDecision, refused: str, decided: Decided) -> _Offsets:
-    if item.generated_offset is None or item.reward_offset is None:
+def _located(trajectory_id: str, item: ItemDecision, refused: str, decided: Decided, *, needs_reward: bool) -> _Offsets:
+    """A named convention says what becomes of a row that nothing scored; format 1.0.0 has none."""
+    if item.generated_offset is None or (needs_reward and item.reward_offset is None):
         raise CannotWrite(
             NotWritten.RECORD_GONE,
             f"trajectory {trajectory_id}: its decision has no offset of its Generated and RewardReady "

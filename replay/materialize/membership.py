@@ -16,8 +16,8 @@ Groups = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Of one update. `sizes`: rows of each group over all steps and ranks, each row once. `names_absent`: whether a
-    bundle can name members that it has no row of."""
+    """Of one update. `sizes`: rows with a reward of each group over all steps and ranks, each row once. `names_absent`:
+    whether a bundle can name members that it has no row of."""
 
     sizes: Mapping[str, int]
     trajectories: Mapping[str, TrajectoryEvidence]
@@ -27,7 +27,8 @@ class Membership:
     def of(
         cls, steps: Sequence[Sequence[RankStep]], trajectories: Mapping[str, TrajectoryEvidence], *, names_absent: bool
     ) -> "Membership":
-        rows = (row.row for found in chain.from_iterable(steps) for row in found.rows)
+        every = (row for found in chain.from_iterable(steps) for row in found.rows)
+        rows = (row.row for row in every if row.trajectory.reward is not None)
         sizes = Counter(group for group, _, _ in {(row.group_id, row.trajectory_id, row.segment) for row in rows})
         return cls(sizes, trajectories, names_absent)
 
@@ -63,4 +64,4 @@ class Membership:
 
     def _raw_reward(self, trajectory_id: str, recorded: float) -> float:
         evidence = self.trajectories.get(trajectory_id)
-        return recorded if evidence is None else evidence.reward_item.raw_reward
+        return recorded if evidence is None else evidence.raw_reward

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from rollbook.replay.bundle.convention import RewardOnly
+from rollbook.replay.bundle.convention import RewardOnly, Unmeasured
 from rollbook.replay.bundle.drafts import Draft
 from rollbook.replay.bundle.model import Sample
 from rollbook.replay.bundle.redaction import Redactor
@@ -54,9 +54,15 @@ def redacted(draft: Draft, redactor: Redactor, names: Mapping[str, str]) -> Draf
     pairs = zip(draft.index.samples, index.samples, strict=True)
     samples = tuple(_named(redactor, names, ours, done) for ours, done in pairs)
     changed: dict[str, object] = {"samples": samples}
+    becomes = {ours.sample_id: done.sample_id for ours, done in zip(draft.index.samples, samples, strict=True)}
     if draft.index.cohort is not None and index.cohort is not None:
         members = zip(draft.index.cohort, index.cohort, strict=True)
         changed["cohort"] = tuple(_named(redactor, names, ours, done) for ours, done in members)
+    if draft.index.unmeasured is not None:
+        changed["unmeasured"] = tuple(
+            Unmeasured(sample_id=becomes[one.sample_id], like=None if one.like is None else becomes[one.like])
+            for one in draft.index.unmeasured
+        )
     return replace(
         draft,
         index=index.model_copy(update=changed),

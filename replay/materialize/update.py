@@ -14,7 +14,7 @@ from rollbook.replay.bundle.model import INDEX, Config, Expected, Identity, Inde
 from rollbook.replay.bundle.problems import problems_of
 from rollbook.replay.bundle.tensorfile import Tensor
 from rollbook.replay.materialize.checks import RankStep, Row
-from rollbook.replay.materialize.draft import contracts_of, groups_of, is_remote, lineage_of, unique
+from rollbook.replay.materialize.draft import contracts_of, groups_of, is_remote, lineage_of, unique, unmeasured_of
 from rollbook.replay.materialize.membership import Membership
 from rollbook.replay.materialize.report import CannotWrite, NotWritten
 from rollbook.schemas.records.convention import Conventions as Recorded
@@ -78,6 +78,7 @@ def update_draft(bundle_id: str, steps: Sequence[Step], membership: Membership) 
             samples=tuple(_sample(place, groups) for place in places),
             config=_config(drafts[0].index.config),
             cohort=absent,
+            unmeasured=unmeasured_of(drafts[0].index.config, rows),
         )
     except ValidationError as error:
         raise CannotWrite(NotWritten.NOT_REPRESENTABLE, *map(str, problems_of(INDEX, error))) from None

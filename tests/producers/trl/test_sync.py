@@ -11,6 +11,7 @@ pytest.importorskip("trl", reason="TRL is not installed: install rollbook[trl]")
 from rollbook.infra.settings import Settings, Topic
 from rollbook.producers import Options, new_id
 from rollbook.producers.trl import LedgerRun, StepFacts
+from rollbook.replay.bundle.cohort import read_bundle
 from rollbook.schemas.records.decision import Decision, Outcome
 from rollbook.schemas.records.run import Enforcement
 from rollbook.tests.producers.trl.replayed import bundles_of, replays
@@ -111,6 +112,32 @@ def test_whatever_else_a_training_chooses_of_its_loss_is_stated_and_computed_aga
     assert (report.problems, report.without_update, len(report.steps)) == ((), (), shape.steps)
     for written in report.written:
         replays(written.path, shape)
+
+
+@pytest.mark.parametrize(
+    ("loss", "scale", "enforcement"), [("dapo", "batch", Enforcement.GATE), ("bnpo", "group", Enforcement.OBSERVE)]
+)
+def test_completions_that_nothing_scored_are_in_the_bundles_and_measured_nowhere(
+    processed: Settings, tmp_path: Path, loss: str, scale: str, enforcement: Enforcement
+) -> None:
+    run, shape = ledger(processed, enforcement), Shape(loss, scale, 1)
+    make(tmp_path / "run", shape, run, reward_funcs=[picky]).train()
+    report = bundles_of(run, tmp_path / "bundles")
+    assert (report.problems, report.without_update, len(report.steps)) == ((), (), shape.steps)
+    unmeasured = 0
+    for written in report.written:
+        replays(written.path, shape)
+        index = read_bundle(written.path).index
+        nowhere = {one.sample_id for one in index.unmeasured or ()}
+        unmeasured += len(nowhere)
+        rows = [one for one in index.samples if one.sample_id in nowhere]
+        assert all(one.reward == one.raw_reward == 0 for one in rows)
+        assert not any(any(one.loss_mask) for one in rows if enforcement is Enforcement.GATE)
+    assert unmeasured > 0
+
+
+def picky(completions: list[str], **_: object) -> list[float | None]:
+    return [None if text[:1] in "aeiou" else len(set(text)) / 8 for text in completions]
 
 
 def test_a_broker_that_is_dead_costs_an_observed_training_a_warning(
