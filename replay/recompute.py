@@ -37,9 +37,17 @@ def grouped_rewards(chain: Chain) -> Results:
 
 def reward_rounding(chain: Chain, _: Results) -> Roundings:
     """Of rewards whose group lies far from zero."""
-    divide = chain.batch.config.grpo_std_normalization
-    found = group_rounding(*chain.batch.with_cohort(), divide_by_std=divide)
-    return {"rewards": found.allowed[: chain.batch.raw_rewards.shape[0]]}
+    batch = chain.batch
+    raw, groups = (np.asarray(one) for one in batch.with_cohort())
+    counts = np.ones(raw.shape, np.bool_) if batch.measure is None else np.asarray(batch.measure.counts)
+    allowed = np.zeros(raw.shape)
+    divide = batch.config.grpo_std_normalization
+    if counts.any():
+        allowed[counts] = group_rounding(raw[counts], groups[counts], divide_by_std=divide).allowed
+    if batch.measure is None:
+        return {"rewards": allowed[: batch.raw_rewards.shape[0]]}
+    like = np.asarray(batch.measure.like)
+    return {"rewards": np.where(like < 0, 0.0, allowed[like])}
 
 
 def distance(chain: Chain) -> Results:

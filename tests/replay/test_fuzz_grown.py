@@ -28,6 +28,13 @@ CONVENTIONS: Json = {
     "tau_neg": 1.05,
     "whole_batch": {"tokens": 4, "sequences": 2, "length": 8, "ranks": 1},
     "corrections": [{"reach": "token", "least": 0.5, "most": 2.0, "outside": "truncate", "limit": 20}],
+    "kl_term": {"coef": 0.04, "estimator": "k3", "by_ratio": True},
+    "delta": 2.0,
+    "entropy_mean": "micro_batch",
+    "top_entropy_quantile": 0.4,
+    "off_policy_mask": {"threshold": 0.1, "behavior": "old"},
+    "vespo": {"k_pos": 2.0, "lambda_pos": 3.0, "k_neg": 3.0, "lambda_neg": 2.0},
+    "micro_batch_tokens": [4],
 }
 
 
@@ -35,6 +42,7 @@ def grown(content: Json) -> None:
     """One more of everything that the format may have."""
     index = content["index"]
     index["cohort"] = [{"sample_id": "c-0", "group_index": 0, "raw_reward": 0.5}]
+    index["unmeasured"] = [{"sample_id": index["samples"][0]["sample_id"], "like": "c-0"}]
     index["config"] |= {"n_samples_per_prompt": 3, "conventions": deepcopy(CONVENTIONS)}
     index["links"] = {"update_id": "u", "update_bundle": "update-7"}
     content["manifest"]["stage_contracts"]["loss.policy"]["capability"] = "recorded-only"
@@ -52,7 +60,7 @@ def template() -> Json:
     return found
 
 
-ADDED = ("cohort", "links", "context_parallel")
+ADDED = ("cohort", "links", "context_parallel", "unmeasured")
 FIELDS = [path for path in fuzz.fields_of(template()) if path[0] in ADDED or path[:2] == ("config", "conventions")]
 
 

@@ -14,11 +14,12 @@ from rollbook.replay.bundle.model import Producer, StageId
 from rollbook.replay.bundle.redaction import Redactor
 from rollbook.replay.capture import Recorded
 from rollbook.replay.capture.recorded import writer_of
+from rollbook.replay.dialects.bundles import dialects_of
 from rollbook.replay.engine import Compared, replay_cohort
 from rollbook.replay.result import Outcome, Verdict
 from rollbook.tests.replay.goldens.case import read
 from rollbook.tests.replay.goldens.tally import OURS
-from rollbook.tests.replay.goldens.trlrun import Run
+from rollbook.tests.replay.goldens.trlrun import Run, async_step
 
 CLOSE = 1e-5
 PRODUCER = Producer(commit="trl-1.16.0", dirty_patch_digest="", torch_version="2.15")
@@ -75,9 +76,26 @@ def agreed(path: Path) -> int:
     assert report.verdict is Verdict.PASSED, report.first_divergence
     assert outcomes[StageId.LOSS_POLICY] is outcomes[StageId.ADVANTAGE_ESTIMATE] is Outcome.PASSED
     assert outcomes[StageId.REWARD_POST_PROCESS] is Outcome.PASSED
+    (rank,) = dialects_of(read_cohort(path))
+    assert all(subject.confirmed and subject.agrees for subject in rank.subjects)
     for field in ("loss", "rewards", "advantages"):
         assert np.abs(seen[field].actual - seen[field].expected).max() <= CLOSE, (path, field)
     return seen["advantages"].expected.size
+
+
+def test_every_loss_of_the_asynchronous_trainer_replays(tmp_path: Path) -> None:
+    cases = read(OURS / "trl-1.16.0-async.json.gz")["cases"]
+    calls = [raw for raw in cases if raw["function"] == "compute_loss"]
+    paths = written((async_step(raw, at) for at, raw in enumerate(calls)), tmp_path)
+    seen: dict[str, Compared] = {}
+    for path in paths:
+        report = replay_cohort(read_cohort(path), watch=lambda one: seen.update({one.result.field: one}))
+        assert report.verdict is Verdict.PASSED, report.first_divergence
+        assert abs(float(seen["loss"].actual[0] - seen["loss"].expected[0])) <= CLOSE
+        (rank,) = dialects_of(read_cohort(path))
+        assert rank.pg_loss.confirmed
+        assert rank.pg_loss.agrees
+    assert len(paths) == 6
 
 
 @pytest.mark.parametrize("name", ["bnpo-batch", "dapo-group-tis-token-truncate", "luspo-group"])

@@ -306,3 +306,55 @@ def _corrections(params: Raw) -> tuple[Correction, ...]:
             outside=Outlier.ZERO if what == "mask" else Outlier.TRUNCATE,
         ),
     )
+
+
+def async_step(raw: Raw, number: int) -> Recorded:
+    """A recorded call of the asynchronous trainer's loss: the only micro-batch of `gradient_accumulation_steps` that
+    was recorded, its completions as rows, divided by its share of the tokens of all ranks."""
+    found = {name: np.asarray(numbers(values), dtype=np.float64) for name, values in raw["inputs"].items()}
+    params, segments = raw["params"], found["segment_id"].astype(np.int64)
+    lengths = np.bincount(segments)
+    first = np.cumsum(lengths) - lengths
+    logs = found["log_probs"] - found["old_log_probs"]
+    ratio, advantages = np.exp(logs), found["advantages"]
+    clipped = (ratio < 1 - params["epsilon_low"]) & (advantages < 0)
+    clipped |= (ratio > 1 + params["epsilon_high"]) & (advantages > 0)
+    loss = float(raw["outputs"]["loss"])
+    return Recorded(
+        rollout_id=0,
+        step_id=number,
+        rows=Rows(
+            sample_ids=[f"completion-{at}" for at in range(len(lengths))],
+            group_index=None,
+            response_lengths=lengths,
+            total_lengths=lengths + 1,
+            loss_mask=np.ones(len(segments), np.int64),
+            raw_rewards=np.zeros(len(lengths)),
+            rewards=advantages[first],
+            micro_batch_ids=["mb-0000"] * len(lengths),
+        ),
+        config=Config(
+            advantage_estimator="grpo",
+            n_samples_per_prompt=1,
+            grpo_std_normalization=True,
+            kl_loss_type="k3",
+            kl_coef=0.0,
+            eps_clip=params["epsilon_low"],
+            eps_clip_high=params["epsilon_high"],
+            entropy_coef=0.0,
+            conventions=Conventions(
+                loss=_named("async"),
+                whole_batch=WholeBatch(ranks=1 / params["gradient_accumulation_steps"]),
+                entropy_mean=EntropyMean.MICRO_BATCH,
+                micro_batch_tokens=(max(params["global_n_tokens"] / params["world_size"], 1.0),),
+            ),
+        ),
+        tensors={name: found[name] for name in ("log_probs", "old_log_probs", "advantages", "entropy")},
+        loss={
+            "loss": loss,
+            "pg_loss": loss,
+            "entropy_loss": float(found["entropy"].mean()),
+            "pg_clipfrac": float(clipped.mean()),
+            "ppo_kl": float(-logs.mean()),
+        },
+    )
