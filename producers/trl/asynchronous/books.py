@@ -1,0 +1,209 @@
+"""The ledger's side of an asynchronous training: an update is one optimizer step, admitted in parts as the training's
+forward passes give the log-probs."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rollbook.producers.errors import OutOfOrder, Refused, StartAnew
+from rollbook.producers.facts import Done, Facts
+from rollbook.producers.trainer import Trainer
+from rollbook.producers.trl.books import _ARRIVES_S, _REWARDED, Books, _arrived, _artifact, observed
+from rollbook.producers.trl.facts import Conditions, Generation, RowFacts, StepFacts
+from rollbook.producers.trl.run import LedgerRun
+from rollbook.producers.trl.scalars import step_arrays
+from rollbook.producers.update import Update
+from rollbook.producers.verdicts import Verdicts
+from rollbook.schemas.records.common import PolicyRef
+from rollbook.schemas.records.policy import EvidenceKind
+from rollbook.schemas.records.reward import DiscardReason
+from rollbook.schemas.records.update import ReserveItem, ReserveMode
+
+_RANK = 0
+NOTHING: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Rows that left the queue and that TRL does not train on."""
+
+    trajectory_ids: tuple[str, ...]
+    reason: DiscardReason
+    why: str
+
+
+class AsyncBooks(Books):
+    """For each optimizer step: publish, take, admit once or more, stepping, commit; record whenever the recording is
+    whole. For each weight sync: prepare before it, activate after it."""
+
+    def publish(self, generations: Sequence[Generation], dropped: Sequence[Dropped]) -> frozenset[str]:
+        """Rows by the policy that wrote them, and which of them TRL dropped."""
+        for generation in generations:
+            self._publish(generation)
+        for one in dropped:
+            self._trainer.discarded(one.trajectory_ids, one.reason, text=one.why)
+        return NOTHING
+
+    @abstractmethod
+    def admit(self, rows: Sequence[RowFacts], policy: PolicyRef) -> frozenset[str]:
+        """These rows have gone through the forward pass, which gave their `current`; which of them are refused."""
+
+    @abstractmethod
+    def commit(self) -> frozenset[str]:
+        """The optimizer step was made."""
+
+    @abstractmethod
+    def skip(self) -> frozenset[str]:
+        """It is not made: nothing was left of it."""
+
+    def prepare(self, policy: PolicyRef, update_ids: Sequence[str]) -> frozenset[str]:
+        """These weights are about to go to the workers."""
+        self._coordinator.prepare(
+            version=policy.version,
+            artifact=_artifact(policy),
+            parent_version=self._policy.version,
+            update_ids=list(update_ids),
+            label=f"version {policy.version}",
+            committed=True,
+        )
+        return NOTHING
+
+    def activate(self, policy: PolicyRef) -> frozenset[str]:
+        """They are there: TRL's transfer returns when the server has them, so it is acknowledged on its behalf."""
+        self._rollout.acknowledge(policy, EvidenceKind.ENGINE_ECHO)
+        _arrived(self._rollout)
+        self._coordinator.activate(policy, self._policy.version, wait_for_acks_s=_ARRIVES_S)
+        self._policy = policy
+        return NOTHING
+
+    def finish(self, policy: PolicyRef) -> None:
+        raise OutOfOrder("an asynchronous training commits, prepares and activates: finish is of the synchronous one")
+
+
+class AsyncGateBooks(AsyncBooks):
+    """The training waits for the ledger's answers, and trains on nothing else than what they let through."""
+
+    def __init__(self, run: LedgerRun, conditions: Conditions, initial: PolicyRef) -> None:
+        super().__init__(run, conditions, initial)
+        self._update: Update | None = None
+        self._committed: dict[str, Update] = {}
+
+    def take(self, generation: Generation, update_id: str) -> frozenset[str]:
+        """Reserve the rows of an optimizer step; those that it does not get."""
+        update = self._update = self._trainer.update(generation.rollout_id, update_id=update_id)
+        update.__enter__()
+        # Also those that nothing scored, so that the ledger says of each row why it is not trained on.
+        items = [ReserveItem(trajectory_id=row.trajectory_id, expected_revision=_REWARDED) for row in generation.rows]
+        try:
+            update.reserve(items, generation.policy, mode=ReserveMode.AVAILABLE)
+        except Refused as refusal:
+            if isinstance(refusal, StartAnew) or not refusal.decision.items:
+                raise  # no answer about each row: the command itself was wrong
+        held = {item.trajectory_id for item in update.held}
+        return frozenset(row.trajectory_id for row in generation.rows) - held
+
+    def admit(self, rows: Sequence[RowFacts], policy: PolicyRef) -> frozenset[str]:
+        if not rows:
+            return NOTHING
+        current = {row.trajectory_id: row.current for row in rows}
+        self._open.admit(current, policy, evidence=[observed(row) for row in rows])
+        return frozenset(row.trajectory_id for row in rows) - frozenset(self._open.admitted)
+
+    def stepping(self, trajectory_ids: Sequence[str]) -> None:
+        self._open.start()
+        self._open.step(trajectory_ids)
+
+    def commit(self) -> frozenset[str]:
+        update = self._open
+        update.commit(expected_ranks=[_RANK])
+        self._leave(update)
+        self._committed[update.update_id] = update
+        return NOTHING
+
+    def skip(self) -> frozenset[str]:
+        self._leave(self._open)
+        return NOTHING
+
+    def stepped(self, step: StepFacts) -> None:
+        update = self._committed.pop(step.update_id)
+        update.record_step(step.step_id, step_arrays(step))
+        update.seal()
+
+    def give_up(self, error: BaseException) -> None:
+        update, self._update = self._update, None
+        if update is not None:
+            update.__exit__(type(error), error, error.__traceback__)
+
+    def _leave(self, update: Update) -> None:
+        self._update = None
+        update.__exit__(None, None, None)
+
+    def _make_trainer(self) -> Trainer:
+        return Trainer(self._run.settings, self._run.run_id, self._run.learner_id, options=self._run.options)
+
+    @property
+    def _open(self) -> Update:
+        if self._update is None:
+            raise OutOfOrder("an optimizer step outside of an update: TRL draws its micro-batches first")
+        return self._update
+
+
+class AsyncObserveBooks(AsyncBooks):
+    """What the training does is told as facts. Called in a thread of its own, which may wait as long as it likes."""
+
+    def __init__(self, run: LedgerRun, conditions: Conditions, initial: PolicyRef) -> None:
+        super().__init__(run, conditions, initial)
+        self._facts: Facts | None = None
+        self._ids: tuple[str, ...] = ()
+        self._committed: dict[str, Facts] = {}
+
+    def take(self, generation: Generation, update_id: str) -> frozenset[str]:
+        self._facts = Facts(update_id, generation.rollout_id, _RANK)
+        self._facts.reserve(self._trainer, [row.trajectory_id for row in generation.rows], generation.policy)
+        return NOTHING
+
+    def admit(self, rows: Sequence[RowFacts], policy: PolicyRef) -> frozenset[str]:
+        if rows:
+            self._open.admit(self._trainer, [observed(row) for row in rows], policy, keep=True)
+        return NOTHING
+
+    def stepping(self, trajectory_ids: Sequence[str]) -> None:
+        self._open.start(self._trainer)
+        self._ids = tuple(trajectory_ids)
+
+    def commit(self) -> frozenset[str]:
+        facts, self._facts = self._open, None
+        facts.commit(self._trainer, Done((self._ids,), {}), ranks=[_RANK])
+        _arrived(self._trainer)
+        self._committed[facts.update_id] = facts
+        return NOTHING
+
+    def skip(self) -> frozenset[str]:
+        self._facts = None
+        return NOTHING
+
+    def stepped(self, step: StepFacts) -> None:
+        facts = self._committed.pop(step.update_id)
+        facts.record(self._trainer, step.step_id, step_arrays(step))
+        facts.seal(self._trainer)
+
+    def give_up(self, error: BaseException) -> None:
+        """A started update stays open: its rows may be in the weights."""
+        self._facts = None
+
+    def _make_trainer(self) -> Trainer:
+        run = self._run
+        return Trainer(
+            run.settings,
+            run.run_id,
+            run.learner_id,
+            options=run.options,
+            enforcement=run.enforcement,
+            verdicts=Verdicts(),
+        )
+
+    @property
+    def _open(self) -> Facts:
+        if self._facts is None:
+            raise OutOfOrder("an optimizer step outside of an update: TRL draws its micro-batches first")
+        return self._facts

@@ -1,0 +1,292 @@
+"""Where an asynchronous training stands: the rows that wait, the optimizer step under way, what is not yet recorded."""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from rollbook.producers.identity import new_id
+from rollbook.producers.trl.asynchronous.books import (
+    NOTHING,
+    AsyncBooks,
+    AsyncGateBooks,
+    AsyncObserveBooks,
+    Dropped,
+)
+from rollbook.producers.trl.asynchronous.intake import Arrival, Formed, Intake
+from rollbook.producers.trl.facts import Conditions, Generation, MicroStep, RowFacts, StepFacts
+from rollbook.producers.trl.run import LedgerRun
+from rollbook.producers.trl.watcher import Watcher
+from rollbook.schemas.digests import FloatArray
+from rollbook.schemas.errors import BadInput
+from rollbook.schemas.records.common import PolicyRef
+from rollbook.schemas.records.reward import DiscardReason
+from rollbook.schemas.records.run import Enforcement
+
+_CLOSE_S = 30.0
+_LOG = logging.getLogger("rollbook.producers")
+Ask = Callable[[AsyncBooks], frozenset[str]]
+
+
+@dataclass(slots=True)
+class _Step:
+    """An optimizer step: its rows as they went through the forward pass, and what must not enter the weights."""
+
+    update_id: str
+    number: int
+    policy: PolicyRef
+    left_out: frozenset[str]
+    rows: list[RowFacts]
+    micro_steps: list[MicroStep]
+    refused: set[str]
+
+    @property
+    def trained(self) -> tuple[str, ...]:
+        return tuple(row.trajectory_id for row in self.rows if row.trajectory_id not in self.refused)
+
+
+class AsyncSession:
+    """The training's thread calls it. In gate mode it waits for the ledger and raises; in observe mode it does neither,
+    and after a failure of its own it does nothing at all. `max_staleness` is TRL's."""
+
+    def __init__(self, run: LedgerRun, conditions: Conditions, initial: PolicyRef, max_staleness: int) -> None:
+        self._run = run
+        self._conditions = conditions
+        self._observes = run.enforcement is Enforcement.OBSERVE
+        self._max_staleness = max_staleness
+        self._policies = {initial.version: initial}
+        self._policy = initial
+        self.intake = Intake(conditions.n_generations)
+        self._formed: dict[int, Formed] = {}
+        self._taken: dict[int, tuple[Arrival | None, ...]] = {}
+        self._micro_batches = 0
+        self._steps = 0
+        self._step: _Step | None = None
+        self._unreleased: list[str] = []
+        self._unrecorded: deque[_Step] = deque()
+        self._is_over = False
+        self.seconds = 0.0
+        self._books: AsyncBooks | None = None
+        self._watcher: Watcher | None = None
+        if self._observes:
+            self._watcher = Watcher(AsyncObserveBooks(run, conditions, initial))
+        else:
+            self._books = AsyncGateBooks(run, conditions, initial)
+            self._books.open()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is recorded."""
+        return self._is_over
+
+    @property
+    def lost(self) -> int:
+        """In observe mode: what was not told to the ledger."""
+        return 0 if self._watcher is None else self._watcher.lost
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """In observe mode whatever goes wrong in the block ends the recording, and the training goes on."""
+        began = time.perf_counter()
+        try:
+            yield
+        except Exception:
+            if not self._observes:
+                raise
+            self._is_over = True
+            _LOG.warning("training goes on unrecorded from here on", exc_info=True)
+        finally:
+            self.seconds += time.perf_counter() - began
+
+    def formed(self, tokens: Sequence[object]) -> int:
+        """TRL has formed a micro-batch of these rows; its number."""
+        self._micro_batches += 1
+        self._formed[self._micro_batches] = self.intake.formed(tokens)
+        return self._micro_batches
+
+    def begin(self, numbers: Sequence[int]) -> frozenset[str]:
+        """An optimizer step on these micro-batches begins; the trajectories that it must leave out."""
+        formed = [self._formed.pop(number) for number in numbers]
+        self._taken = {number: micro.rows for number, micro in zip(numbers, formed, strict=True)}
+        rows = [one for micro in formed for one in micro.rows if one is not None]
+        self._steps += 1
+        step = self._step = _Step(new_id(), self._steps - 1, self._policy, NOTHING, [], [], set())
+        self._publish(rows, [one for micro in formed for one in micro.passed_over])
+        generation = self._generation(step, [one.row for one in rows])
+        if rows:
+            step.left_out = self._ask(lambda books: books.take(generation, step.update_id))
+        return step.left_out
+
+    def rows(self, number: int) -> tuple[Arrival | None, ...]:
+        """The rows of a micro-batch of the step, in the packer's order."""
+        return self._taken[number]
+
+    def packed_again(self, number: int, rows: Sequence[Arrival | None]) -> None:
+        """The micro-batch consists of these only."""
+        self._taken[number] = tuple(rows)
+
+    def admit(self, number: int, log_probs: Sequence[FloatArray]) -> frozenset[str]:
+        """The micro-batch went through the forward pass, with these log-probs; the trajectories that must leave the
+        loss."""
+        step = self._now
+        pairs = zip(self.rows(number), log_probs, strict=True)
+        rows = [replace(one.row, current=current) for one, current in pairs if one is not None]
+        held = [row for row in rows if row.trajectory_id not in step.left_out]
+        refused = self._ask(lambda books: books.admit(held, step.policy)) if held else NOTHING
+        out = refused | step.left_out.intersection(row.trajectory_id for row in rows)
+        step.rows += rows
+        step.refused |= out
+        return out
+
+    def forwarded(self, make: Callable[[Sequence[int]], MicroStep], count: int) -> None:
+        """The loss of the micro-batch was formed, of the last `count` rows."""
+        last = len(self._now.rows)
+        if count:
+            self._now.micro_steps.append(make(range(last - count, last)))
+
+    def stepping(self) -> bool:
+        """The optimizer is about to step; False where nothing is left that it could step on."""
+        step = self._step
+        if step is None or not step.rows:
+            return True
+        trained = step.trained
+        if not trained:
+            self._step = None
+            self._ask(lambda books: books.skip())
+            return False
+        self._ask(lambda books: _nothing(books.stepping(trained)))
+        return True
+
+    def stepped(self) -> None:
+        """It has stepped."""
+        step, self._step = self._step, None
+        if step is None or not step.rows:
+            return
+        self._ask(lambda books: books.commit())
+        self._unreleased.append(step.update_id)
+        self._unrecorded.append(step)
+        self._record(all_of_them=False)
+
+    def preparing(self, policy: PolicyRef) -> None:
+        """These weights are about to go to the rollout worker."""
+        update_ids, self._unreleased = tuple(self._unreleased), []
+        self._ask(lambda books: books.prepare(policy, update_ids))
+
+    def activated(self, policy: PolicyRef) -> None:
+        """They are there."""
+        self._ask(lambda books: books.activate(policy))
+        self._policies[policy.version] = self._policy = policy
+
+    def close(self, error: BaseException | None) -> None:
+        """The training has ended, or has failed."""
+        if not self._is_over:
+            with self.guarded():
+                self._end(error)
+        if self._watcher is not None:
+            self._watcher.close(min(_CLOSE_S, self._run.options.close_timeout_s))
+        elif self._books is not None:
+            self._books.close()
+
+    def _end(self, error: BaseException | None) -> None:
+        if error is not None:
+            failure = error
+            self._ask(lambda books: _nothing(books.give_up(failure)))
+            return
+        self._record(all_of_them=True)
+        waiting = [one for micro in self._formed.values() for one in (*micro.rows, *micro.passed_over) if one]
+        self._publish([], [*waiting, *self.intake.left()], is_over=True)
+
+    def _publish(self, rows: Sequence[Arrival], dropped: Sequence[Arrival], *, is_over: bool = False) -> None:
+        everything = sorted([*rows, *dropped], key=lambda one: (one.version, one.number))
+        generations = [
+            Generation(
+                rollout_id=self._steps,
+                policy=self._policy_of(version),
+                rows=tuple(one.row for one in of_version),
+                tokens=0.0,
+                steps_per_generation=1,
+            )
+            for version, of_version in groupby(everything, key=lambda one: one.version)
+        ]
+        why = [self._dropped(one, is_over=is_over) for one in dropped]
+        if generations:
+            self._ask(lambda books: books.publish(generations, why))
+
+    def _dropped(self, one: Arrival, *, is_over: bool) -> Dropped:
+        behind = self._policy.version - one.version
+        if is_over:
+            reason, why = DiscardReason.SURPLUS, "the training ended before its optimizer step"
+        elif behind > self._max_staleness:
+            reason, why = DiscardReason.CUSTOM, f"stale: {behind} versions behind, TRL takes {self._max_staleness}"
+        else:
+            reason, why = DiscardReason.LENGTH, "TRL put it into no micro-batch: it is longer than the token budget"
+        return Dropped((one.trajectory_id,), reason, why)
+
+    def _policy_of(self, version: int) -> PolicyRef:
+        known = self._policies.get(version)
+        if known is None:
+            raise BadInput(
+                f"the rollout worker stamped a group with version {version}, which no weight sync of this training "
+                f"made ({min(self._policies)} to {max(self._policies)}): stamp what update_model_version told it"
+            )
+        return known
+
+    def _record(self, *, all_of_them: bool) -> None:
+        """What can be recorded: with a step goes all that was normalised together with its rows, and TRL may draw the
+        rest of a group only for the next one."""
+        while self._unrecorded:
+            step = self._unrecorded[0]
+            groups = dict.fromkeys(row.identity.group_id for row in step.rows)
+            if not all_of_them and not all(self.intake.is_settled(group) for group in groups):
+                return
+            self._unrecorded.popleft()
+            mine = {row.trajectory_id for row in step.rows}
+            others = [one for group in groups for one in self.intake.members(group) if one.trajectory_id not in mine]
+            facts = StepFacts(
+                step_id=0,
+                epoch=0,
+                update_id=step.update_id,
+                generation=self._generation(step, [*step.rows, *others]),
+                micro_steps=tuple(step.micro_steps),
+                refused=frozenset(step.refused),
+                conditions=self._conditions,
+            )
+            self._ask(lambda books, facts=facts: _nothing(books.stepped(facts)))  # type: ignore[misc]
+            self._show(facts)
+
+    def _generation(self, step: _Step, rows: Sequence[RowFacts]) -> Generation:
+        return Generation(
+            rollout_id=step.number,
+            policy=step.policy,
+            rows=tuple(rows),
+            tokens=float(sum(int(row.loss_mask.sum()) for row in rows)),
+            steps_per_generation=1,
+        )
+
+    @property
+    def _now(self) -> _Step:
+        assert self._step is not None, "TRL draws a step's micro-batches before its forward passes"
+        return self._step
+
+    def _ask(self, ask: Ask) -> frozenset[str]:
+        """The books' answer; in observe mode there is none to wait for."""
+        if self._books is not None:
+            return ask(self._books)
+        if self._watcher is not None:
+            self._watcher.tell(ask)  # type: ignore[arg-type]
+        return NOTHING
+
+    def _show(self, step: StepFacts) -> None:
+        if self._run.on_step is None:
+            return
+        try:
+            self._run.on_step(step)
+        except Exception:  # it is the user's, and only looks on
+            _LOG.warning("on_step failed at update %s", step.update_id, exc_info=True)
+
+
+def _nothing(_: None) -> frozenset[str]:
+    return NOTHING
