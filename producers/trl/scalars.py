@@ -162,8 +162,18 @@ def _highest(values: Floats, share: float) -> Floats:
     """The share of them that is highest, as TRL chooses tokens in one process."""
     if share >= 1 or not len(values):
         return values
-    single = values.astype(np.float32)
-    return values[single >= np.quantile(single, 1 - share)]
+    single = np.sort(values.astype(np.float32))
+    return values[values >= _quantile(single, 1 - share)]
+
+
+def _quantile(ordered: npt.NDArray[np.float32], at: float) -> float:
+    """As torch.quantile puts it, digit by digit: numpy's is another where a token lies at the very edge."""
+    place = np.float64(np.float32(at)) * (len(ordered) - 1)
+    below, above = ordered[int(np.floor(place))], ordered[int(np.ceil(place))]
+    weight, step = np.float32(place - np.floor(place)), np.float64(np.float32(above - below))
+    if weight < 0.5:
+        return float(np.float32(below + np.float64(weight) * step))
+    return float(np.float32(above - np.float64(np.float32(1) - weight) * step))
 
 
 def _mean(values: Floats) -> float:
