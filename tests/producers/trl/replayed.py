@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from rollbook.infra.settings import Settings
 from rollbook.producers.trl import LedgerRun
 from rollbook.replay.bundle.cohort import read_cohort
 from rollbook.replay.bundle.model import StageId
@@ -23,8 +24,12 @@ STAGES_OF_UPDATE = [
 
 
 def bundles_of(run: LedgerRun, folder: Path) -> MaterializeReport:
-    with KafkaLog(run.settings) as log:
-        return materialize(log, Wanted.of_run(run.run_id, log, run.settings), folder)
+    return bundles_in(run.settings, run.run_id, folder)
+
+
+def bundles_in(settings: Settings, run_id: str, folder: Path) -> MaterializeReport:
+    with KafkaLog(settings) as log:
+        return materialize(log, Wanted.of_run(run_id, log, settings), folder)
 
 
 def replays(path: Path, shape: Shape) -> None:

@@ -11,6 +11,7 @@ pytest.importorskip("trl", reason="TRL is not installed: install rollbook[trl]")
 from rollbook.infra.settings import Settings, Topic
 from rollbook.producers import Options, new_id
 from rollbook.producers.trl import StepFacts
+from rollbook.replay.bundle.cohort import read_cohort
 from rollbook.schemas.digests import floats_of, mask_of
 from rollbook.schemas.records.decision import Outcome
 from rollbook.schemas.records.payload import ArrayName, StepRecording, World
@@ -19,6 +20,7 @@ from rollbook.schemas.records.update import Commit
 from rollbook.tests.producers.trl import jobs, processes
 from rollbook.tests.producers.trl.jobs import Loss, Training
 from rollbook.tests.producers.trl.records import accepted, check_consistent, decisions, records
+from rollbook.tests.producers.trl.replayed import bundles_in, replays
 from rollbook.tests.producers.trl.tiny import Shape
 
 SHAPE = Shape("dapo", options={"num_generations": 8, "steps_per_generation": 4})
@@ -82,6 +84,15 @@ def test_two_processes_train_as_without_the_ledger_and_are_one_learner(processed
             )
             check_rank(mine, [step for step in of_main.seen if step.rank == rank], losses[rank])
     assert len({row.identity.group_id for row in gated_spanning.seen[0].generation.rows}) == 1
+
+    # And each rank's share is computed again out of the log, with what the others have of its groups.
+    for run_id, shape in ((gate, SHAPE), (observe, SHAPE), (spanning, SPANNING)):
+        report = bundles_in(processed, run_id, tmp_path / run_id)
+        assert (report.problems, report.without_update) == ((), ())
+        assert [one.samples for one in report.steps] == [8] * 8
+        for written in report.written:
+            replays(written.path, shape)
+            assert len(read_cohort(written.path).bundles) == (1 if written.step_id is None else 2)
 
     # Resumed within a buffer, the learner starts anew once, and trains what the weights have seen of it.
     check_consistent(processed, resumed)
