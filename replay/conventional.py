@@ -15,7 +15,7 @@ from rollbook.replay.dialects.estimate import Rewarded, estimate, groups_of, pla
 from rollbook.replay.dialects.loss import PolicyLoss, mean_entropy, policy_loss, reduced
 from rollbook.replay.dialects.rules import AdvantageRule, Surrogate
 from rollbook.replay.dialects.stated import batches_of, payloads_of, stated_loss
-from rollbook.replay.dialects.table import ADVANTAGES, LOSSES
+from rollbook.replay.dialects.table import ADVANTAGES, BEYOND, LOSSES
 from rollbook.replay.kernels.aggregate import aggregate
 from rollbook.replay.kernels.array import Array, device, namespace
 from rollbook.replay.kernels.groups import Level, Normalization, normalize
@@ -265,4 +265,6 @@ def _key(named: NamedConvention) -> tuple[str, str, str]:
 
 
 def _unknown(what: str, named: NamedConvention) -> str:
-    return f"conventions.{what} '{visible(str(named))}' is not known; docs/kernels.md says how to add it"
+    parts = (BEYOND.get((named.framework, part)) for part in named.name.split("+"))
+    why = "; ".join(filter(None, parts)) or "docs/kernels.md says how to add it"
+    return f"conventions.{what} '{visible(str(named))}' is not known; {why}"

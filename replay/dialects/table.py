@@ -1,5 +1,7 @@
 """Every convention that is known, in ONE table: search, tests and documentation read it from here."""
 
+from collections.abc import Mapping
+
 from rollbook.replay.dialects import areal, bundleformat, openrlhf, skyrl, slime, trl, verl
 from rollbook.replay.dialects.convention import AdvantageConvention, LossConvention
 from rollbook.replay.kernels.kl import PLAIN
@@ -11,6 +13,11 @@ ADVANTAGES: tuple[AdvantageConvention, ...] = tuple(
     for module in _MODULES
     for name, rule in module.ADVANTAGES.items()
 )
+
+BEYOND: Mapping[tuple[str, str], str] = {
+    (module.FRAMEWORK, name): reason for module in _MODULES for name, reason in getattr(module, "BEYOND", {}).items()
+}
+"""Framework and name of what is known not to be computable, and why."""
 
 
 def _losses() -> tuple[LossConvention, ...]:

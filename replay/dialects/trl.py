@@ -72,3 +72,11 @@ def loss_name(loss_type: str, level: str) -> str:
     if loss_type == "luspo":
         return "luspo" if level == "sequence" else "luspo of tokens"
     return loss_type if level == "token" else f"{loss_type} of sequences"
+
+
+BEYOND = {
+    "normalize_then_sum": "each reward function's rewards of the whole generation are normalised by themselves, and a "
+    "bundle has their sum",
+    "aux_loss": "the load-balancing loss of a mixture of experts is made of the router's logits, which no bundle has",
+}
+"""What TRL computes and no convention does, by the name of the convention or behind a + in it, and why."""

@@ -111,7 +111,7 @@ UNSUPPORTED = [
     (of_sequences, "VESPO takes weights of tokens"),
     (without_one, "VESPO takes weights of tokens"),
     (one_divisor, "micro_batch_tokens has 1 entries for 2 micro-batches"),
-    (mixture, "'trl 1.16.0 dapo+aux_loss' is not known"),
+    (mixture, "'trl 1.16.0 dapo+aux_loss' is not known; the load-balancing loss"),
 ]
 
 
