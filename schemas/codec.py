@@ -7,6 +7,7 @@ The decoder finds the writer's schema by fingerprint among all versions ever shi
 import hashlib
 import io
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -29,6 +30,7 @@ __all__ = [
     "decode_as",
     "encode",
     "make",
+    "shipped_schemas",
     "unwrap",
     "validate",
 ]
@@ -200,26 +202,41 @@ def _inside_of(schema: Any, known: dict[str, Any]) -> tuple[_Inside, ...]:
     return tuple(found)
 
 
+def shipped_schemas() -> Iterator[tuple[str, Any]]:
+    """Every schema ever shipped, after its fingerprint in hexadecimal, as records begin with it."""
+    for raw, _ in _shipped():
+        yield _fingerprint(raw), raw
+
+
+def _shipped() -> Iterator[tuple[Any, bool]]:
+    """The raw schemas, and whether each is the current one."""
+    folder = files("rollbook.schemas") / "avro"
+    earlier = folder / "shipped"
+    for file in earlier.iterdir() if earlier.is_dir() else ():
+        yield json.loads(file.read_text(encoding="utf-8")), False
+    for model in RECORDS:
+        yield json.loads((folder / f"{model.__name__}.avsc").read_text(encoding="utf-8")), True
+
+
+def _fingerprint(raw: Any) -> str:
+    """fastavro's hexadecimal is little-endian already."""
+    return fingerprint(to_parsing_canonical_form(raw), "CRC-64-AVRO")
+
+
 @lru_cache(maxsize=1)
 def _writers() -> dict[bytes, _Writer]:
-    """Every schema ever shipped, by fingerprint (fastavro's hexadecimal is little-endian already)."""
-    folder = files("rollbook.schemas") / "avro"
+    """Every schema ever shipped, by fingerprint."""
+    shipped = tuple(_shipped())
     models = {model.__name__: model for model in RECORDS}
-    current = {name: json.loads((folder / f"{name}.avsc").read_text(encoding="utf-8")) for name in models}
-    earlier_folder = folder / "shipped"
-    earlier = (
-        [json.loads(file.read_text(encoding="utf-8")) for file in earlier_folder.iterdir()]
-        if earlier_folder.is_dir()
-        else []
-    )
+    current = {raw["name"]: raw for raw, is_current in shipped if is_current}
     writers: dict[bytes, _Writer] = {}
-    for raw, is_current in [*((raw, False) for raw in earlier), *((raw, True) for raw in current.values())]:
+    for raw, is_current in shipped:
         model = models[raw["name"]]
         is_lifecycle = issubclass(model, Lifecycle)
         header = _parse(raw["fields"][0]["type"]) if is_lifecycle else None
         rest = _parse({**raw, "fields": raw["fields"][1:]}) if is_lifecycle and is_current else None
         writer = _Writer(_parse(raw), _parse(current[raw["name"]]), model, header, rest, is_current)
-        writers[bytes.fromhex(fingerprint(to_parsing_canonical_form(raw), "CRC-64-AVRO"))] = writer
+        writers[bytes.fromhex(_fingerprint(raw))] = writer
     return writers
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections import deque
+from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -138,9 +139,10 @@ def _stored(message: Message) -> StoredRecord:
     assert topic is not None, "a consumed record has a topic"
     assert partition is not None, "a consumed record has a partition"
     assert offset is not None, "a consumed record has an offset"
-    return StoredRecord(
-        topic, partition, offset, message.timestamp()[1], _bytes(message.key()), _bytes(message.value())
-    )
+    given = cast(list[tuple[str, str | bytes | None]], message.headers() or [])
+    headers = tuple((name, _bytes(text)) for name, text in given)
+    key, value = _bytes(message.key()), _bytes(message.value())
+    return StoredRecord(topic, partition, offset, message.timestamp()[1], key, value, headers)
 
 
 def _bytes(data: str | bytes | None) -> bytes | None:

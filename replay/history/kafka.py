@@ -48,13 +48,25 @@ class KafkaLog:
             except KafkaException as fault:
                 if fault.args[0].code() in _UNKNOWN:
                     raise self._unknown(f"partition {topic}:{partition}") from None
-                problem = self._settings.hidden(fault.args[0].str())
-                raise EnvironmentFault(
-                    f"{topic}:{partition} on {self._settings.bootstrap_servers} cannot be read ({problem}): see that "
-                    "the broker is up, and that the user may read the topic"
-                ) from None
+                raise self._unreadable(topic, partition, fault) from None
         found = self._bounds[topic, partition] = Bounds(first, end)
         return found
+
+    def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        """The offset of the first record with this timestamp or a later one; None where there is none."""
+        end = self.bounds(topic, partition).end
+        with self._cursor() as cursor:
+            try:
+                (found,) = cursor.consumer.offsets_for_times(
+                    [TopicPartition(topic, partition, timestamp_ms)], timeout=_REQUEST_S
+                )
+            except KafkaException as fault:
+                raise self._unreadable(topic, partition, fault) from None
+        if not 0 <= found.offset < end:
+            return None
+        # The broker may find a transaction's marker, which is stamped later than the records behind it.
+        records = self.read(topic, partition, found.offset, end)
+        return next((record.offset for record in records if record.timestamp_ms >= timestamp_ms), None)
 
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[StoredRecord]:
         """The records of [start, end) in order, streamed."""
@@ -124,6 +136,13 @@ class KafkaLog:
             raise OutOfRange(place, f"offset {start} is not retained any more", known)
         if end > known.end:
             raise OutOfRange(place, f"offset {end - 1} is beyond the end", known)
+
+    def _unreadable(self, topic: str, partition: int, fault: KafkaException) -> EnvironmentFault:
+        problem = self._settings.hidden(fault.args[0].str())
+        return EnvironmentFault(
+            f"{topic}:{partition} on {self._settings.bootstrap_servers} cannot be read ({problem}): see that the "
+            "broker is up, and that the user may read the topic"
+        )
 
     def _unknown(self, what: str) -> BadInput:
         return BadInput(

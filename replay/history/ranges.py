@@ -1,14 +1,30 @@
-"""Offset ranges as people write them: `TOPIC:PARTITION:START-END`, END exclusive, either side open."""
+"""Offset ranges as people write them: `TOPIC:PARTITION:START-END`, END exclusive, either side open or a time."""
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from rollbook.infra.settings import Settings, Topic
-from rollbook.replay.history.source import Bounds, OutOfRange
+from rollbook.replay.history.source import Bounds, LogSource, OutOfRange
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
 
-_FORM = re.compile(r"(?P<topic>[A-Za-z0-9._-]+):(?P<partition>[0-9]{1,9}):(?P<start>[0-9]{0,18})-(?P<end>[0-9]{0,18})")
+_SIDE = r"[0-9]{0,18}|@[0-9A-Za-z:.+-]{1,40}"
+_FORM = re.compile(rf"(?P<topic>[A-Za-z0-9._-]+):(?P<partition>[0-9]{{1,9}}):(?P<start>{_SIDE}?)-(?P<end>{_SIDE})")
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A time in place of an offset: that of the first record which the topic has stamped so late, or later."""
+
+    timestamp_ms: int
+
+    def __str__(self) -> str:
+        text = datetime.fromtimestamp(self.timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        return f"@{text.removesuffix('+00:00')}Z"
+
+
+Side = int | Moment | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,15 +33,31 @@ class OffsetRange:
 
     topic: str
     partition: int
-    start: int | None = None
-    end: int | None = None
+    start: Side = None
+    end: Side = None
 
     def __str__(self) -> str:
         start, end = ("" if side is None else str(side) for side in (self.start, self.end))
         return f"{self.topic}:{self.partition}:{start}-{end}"
 
+    def resolved(self, log: LogSource) -> Bounds:
+        """Both sides as offsets of the log. Raises OutOfRange as `within` does, and what the source raises."""
+        bounds = log.bounds(self.topic, self.partition)
+        start, end = (self._offset(log, side, bounds) for side in (self.start, self.end))
+        if (self.start, self.end) != (start, end) and start is not None and start == end:
+            raise OutOfRange(str(self), "no record is of that time", bounds)
+        return OffsetRange(self.topic, self.partition, start, end).within(bounds)
+
+    def _offset(self, log: LogSource, side: Side, bounds: Bounds) -> int | None:
+        if not isinstance(side, Moment):
+            return side
+        found = log.offset_at(self.topic, self.partition, side.timestamp_ms)
+        return bounds.end if found is None else min(max(found, bounds.first), bounds.end)
+
     def within(self, bounds: Bounds) -> Bounds:
         """Both sides as offsets. Raises OutOfRange when the range is empty, reversed, or reaches over the bounds."""
+        if isinstance(self.start, Moment) or isinstance(self.end, Moment):
+            raise TypeError("only the log knows at which offset a time is: use resolved")
         start = bounds.first if self.start is None else self.start
         end = bounds.end if self.end is None else self.end
         if start < bounds.first:
@@ -44,10 +76,28 @@ def parse_range(text: str, settings: Settings) -> OffsetRange:
     if found is None:
         raise BadInput(
             f"'{visible(text)}' is not an offset range: write TOPIC:PARTITION:START-END, END exclusive and either side "
-            "left out for an open one, such as lifecycle:0:0-100 or lifecycle:0:-"
+            "left out for an open one or a time as @ISO8601, such as lifecycle:0:0-100, lifecycle:0:- or "
+            "lifecycle:0:@2026-01-31T12:00:00Z-"
         )
-    start, end = (int(found[side]) if found[side] else None for side in ("start", "end"))
+    start, end = (_side(found[side], text) for side in ("start", "end"))
     return OffsetRange(_topic(found["topic"], settings), int(found["partition"]), start, end)
+
+
+def _side(side: str, text: str) -> Side:
+    if not side:
+        return None
+    if not side.startswith("@"):
+        return int(side)
+    try:
+        moment = datetime.fromisoformat(side[1:])
+    except ValueError as error:
+        raise BadInput(
+            f"'{visible(text)}' has a side that is no time ({error}): write it as @2026-01-31T12:00:00Z, and a '-' "
+            "behind START"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return Moment(round(moment.timestamp() * 1000))
 
 
 def _topic(name: str, settings: Settings) -> str:

@@ -18,6 +18,7 @@ class StoredRecord:
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
     @property
     def place(self) -> str:
@@ -58,6 +59,9 @@ class LogSource(Protocol):
 
     def bounds(self, topic: str, partition: int) -> Bounds:
         """The offsets to be had now; `end` is the first that is not committed yet."""
+
+    def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        """The offset of the first record with this timestamp or a later one; None where there is none."""
 
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[StoredRecord]:
         """The records of [start, end) in order, streamed. Raises OutOfRange where some are not retained, or not yet

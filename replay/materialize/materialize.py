@@ -67,7 +67,7 @@ def materialize(
     OutOfRange for a range that is not to be had, EnvironmentFault when broker or disk do not play along.
     """
     partition = wanted.lifecycle.partition
-    within = wanted.lifecycle.within(log.bounds(wanted.lifecycle.topic, partition))
+    within = wanted.lifecycle.resolved(log)
     decisions = DecisionLog(log, wanted.decisions_topic, partition)
     found = find_committed(decisions, within, run_id=wanted.run_id, update_id=wanted.update_id, watch=watch)
     gatherer = Gatherer(log, wanted.lifecycle.topic, decisions)

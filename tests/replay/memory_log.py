@@ -56,6 +56,10 @@ class MemoryLog:
         kept = self._kept[topic, partition]
         return Bounds(kept.first, kept.end)
 
+    def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        records = self._kept[topic, partition].records.values()
+        return min((record.offset for record in records if record.timestamp_ms >= timestamp_ms), default=None)
+
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[StoredRecord]:
         bounds = self.bounds(topic, partition)
         if start < bounds.first or end > bounds.end:

@@ -14,7 +14,10 @@ from confluent_kafka.admin import AdminClient
 
 from rollbook.infra.broker.ports import free_port
 from rollbook.infra.settings import Settings, Topic
+from rollbook.replay.history.export import export
+from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.kafka import KafkaLog
+from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import Bounds, LogSource, OutOfRange
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.tests.replay.memory_log import MemoryLog
@@ -46,6 +49,17 @@ def in_memory() -> Iterator[Filled]:
 
 
 @contextmanager
+def in_files(folder: Path) -> Iterator[Filled]:
+    """The same, exported in two parts, of which the second comes first."""
+    with in_memory() as made:
+        settings, parts = Settings(), {"late": (4, None), "early": (None, 4)}
+        for name, (start, end) in parts.items():
+            export(made.log, settings, [OffsetRange(made.topic, 0, start, end)], folder / f"{name}.avro")
+    with FileLog([folder / f"{name}.avro" for name in parts]) as log:
+        yield Filled(log, "decisions")
+
+
+@contextmanager
 def in_kafka(settings: Settings) -> Iterator[Filled]:
     """With a transaction that is still open behind them."""
     topic = settings.topic(Topic.DECISIONS)
@@ -70,10 +84,10 @@ def in_kafka(settings: Settings) -> Iterator[Filled]:
     producer.abort_transaction(10)
 
 
-@pytest.fixture(params=["memory", "kafka"])
-def filled(request: pytest.FixtureRequest) -> Iterator[Filled]:
-    if request.param == "memory":
-        with in_memory() as made:
+@pytest.fixture(params=["memory", "files", "kafka"])
+def filled(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Filled]:
+    if request.param != "kafka":
+        with in_memory() if request.param == "memory" else in_files(tmp_path) as made:
             yield made
     else:
         with in_kafka(request.getfixturevalue("settings")) as made:
@@ -115,6 +129,15 @@ def test_reads_may_be_interleaved_and_left(filled: Filled) -> None:
     assert [next(one).offset, next(other).offset, next(one).offset, next(other).offset] == [0, 2, 1, 4]
     del one, other
     assert [record.offset for record in log.read(topic, 0, 5, END)] == [5, 10]
+
+
+def test_a_time_is_the_first_record_stamped_so_late(filled: Filled) -> None:
+    log, topic = filled.log, filled.topic
+    stamps = {record.offset: record.timestamp_ms for record in log.read(topic, 0, 0, END)}
+    for stamp in stamps.values():
+        assert log.offset_at(topic, 0, stamp) == min(offset for offset, other in stamps.items() if other >= stamp)
+    assert log.offset_at(topic, 0, 0) == 0
+    assert log.offset_at(topic, 0, max(stamps.values()) + 1) is None
 
 
 def test_topics_and_partitions_that_do_not_exist_are_told(filled: Filled) -> None:

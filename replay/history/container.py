@@ -1,0 +1,213 @@
+"""The file that a history is exported into: an Avro object container, which any Avro reader opens.
+
+One Avro record is one record of a topic, its bytes untouched. The file's metadata says which ranges it holds
+(`rollbook.history`), under which schemas their values were written (`rollbook.schemas`, by fingerprint), and, once it
+is finished, how many records each range has with a digest over them (`rollbook.totals`).
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, Any
+
+import fastavro
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from rollbook.infra.settings import Topic
+from rollbook.replay.history.source import StoredRecord
+from rollbook.schemas.codec import shipped_schemas
+from rollbook.schemas.errors import BadInput
+
+FORMAT = 1
+_HISTORY, _SCHEMAS, _TOTALS = "rollbook.history", "rollbook.schemas", "rollbook.totals"
+_UNFINISHED = "unfinished"
+_COUNT_DIGITS, _DIGEST_DIGITS = 20, 64
+_SYNC = b"rollbook-history"
+"""Always the same: the same range gives the same bytes."""
+_BLOCK_BYTES = 256 * 1024
+
+RECORD = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "StoredRecord",
+        "namespace": "rollbook.history",
+        "fields": [
+            {"name": "topic", "type": "string"},
+            {"name": "partition", "type": "int"},
+            {"name": "offset", "type": "long"},
+            {"name": "timestamp_ms", "type": "long"},
+            {"name": "key", "type": ["null", "bytes"]},
+            {"name": "value", "type": ["null", "bytes"]},
+            {
+                "name": "headers",
+                "type": {
+                    "type": "array",
+                    "items": {
+                        "type": "record",
+                        "name": "Header",
+                        "fields": [{"name": "key", "type": "string"}, {"name": "value", "type": ["null", "bytes"]}],
+                    },
+                },
+            },
+        ],
+    }
+)
+
+
+class Section(BaseModel):
+    """The committed records of offsets [start, end) of a partition. `run`: only those of this run, so that others are
+    gaps; `only_referenced`: only the payloads that the file's other records name."""
+
+    model_config = ConfigDict(frozen=True)
+
+    topic: str
+    partition: int = Field(ge=0)
+    start: int = Field(ge=0)
+    end: int = Field(ge=0)
+    run: str | None = None
+    only_referenced: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.topic}:{self.partition}:{self.start}-{self.end}"
+
+
+class Contents(BaseModel):
+    """What a file holds. `partitions`: of each topic of the cluster, by its full name, which begins with the prefix."""
+
+    model_config = ConfigDict(frozen=True)
+
+    format: int = FORMAT
+    writer: str = Field(default_factory=lambda: f"rollbook {version('rollbook')}")
+    topic_prefix: str
+    partitions: Mapping[str, int]
+    sections: tuple[Section, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """What a section holds, for whoever wants to know whether anything is missing or changed."""
+
+    records: int
+    digest: str
+
+
+class Running:
+    """A total in the making: sha256 over each record's place, time, key, value and headers."""
+
+    def __init__(self) -> None:
+        self._records = 0
+        self._digest = hashlib.sha256()
+
+    def taken(self, record: StoredRecord) -> StoredRecord:
+        """The record, counted."""
+        self._records += 1
+        self._digest.update(record.offset.to_bytes(8, "big") + record.timestamp_ms.to_bytes(8, "big", signed=True))
+        headers = [part for key, value in record.headers for part in (key.encode(), value)]
+        for part in (record.key, record.value, *headers):
+            self._digest.update(b"-" if part is None else len(part).to_bytes(8, "big") + part)
+        return record
+
+    @property
+    def total(self) -> Total:
+        return Total(self._records, self._digest.hexdigest())
+
+
+def write(path: Path, contents: Contents, sections: Iterable[Iterable[StoredRecord]]) -> tuple[Total, ...]:
+    """Write each section's records, streamed, into a file that does not exist yet."""
+    running = [Running() for _ in contents.sections]
+    empty = _UNFINISHED.ljust(len(contents.sections) * (_COUNT_DIGITS + _DIGEST_DIGITS) + len(_UNFINISHED), ".")
+    metadata = {_HISTORY: contents.model_dump_json(), _SCHEMAS: _schemas(), _TOTALS: empty}
+    with path.open("x+b") as file:
+        _append(file, (), metadata)
+    with path.open("a+b") as file:
+        # One call a section: each begins with a block of its own, so that a reader can jump there.
+        for so_far, records in zip(running, sections, strict=True):
+            _append(file, map(so_far.taken, records), metadata)
+    totals = tuple(one.total for one in running)
+    text = "".join(f"{one.records:0{_COUNT_DIGITS}d}{one.digest}" for one in totals).ljust(len(empty), ".")
+    with path.open("r+b") as file:
+        header = file.read(sum(map(len, metadata.values())) + _BLOCK_BYTES)
+        file.seek(header.index(empty.encode()))
+        file.write(text.encode())
+        file.flush()
+        os.fsync(file.fileno())
+    return totals
+
+
+def _append(file: IO[bytes], records: Iterable[StoredRecord], metadata: dict[str, str]) -> None:
+    fastavro.writer(
+        file,
+        RECORD,
+        map(_row, records),
+        codec="deflate",
+        sync_interval=_BLOCK_BYTES,
+        metadata=metadata,
+        sync_marker=_SYNC,
+    )
+
+
+def contents_of(metadata: Mapping[str, str], place: str) -> tuple[Contents, tuple[Total, ...]]:
+    """What a file says it holds. Raises BadInput for one that is no export, of a newer format, or not finished."""
+    if _HISTORY not in metadata:
+        raise BadInput(f"{place} is no exported history: make one with `rollbook history export`")
+    try:
+        contents = Contents.model_validate_json(metadata[_HISTORY])
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(map(str, problem["loc"]))
+        raise BadInput(f"{place} is a damaged export ({where}: {problem['msg']}): export it again") from None
+    if contents.format > FORMAT:
+        raise BadInput(f"{place} is of format {contents.format}, and this rollbook reads up to {FORMAT}: upgrade it")
+    totals = tuple(_totals(metadata.get(_TOTALS, _UNFINISHED), len(contents.sections), place))
+    return contents, totals
+
+
+def _totals(text: str, sections: int, place: str) -> Iterator[Total]:
+    if text.startswith(_UNFINISHED):
+        raise BadInput(f"{place} was never finished: its export was cut short; export it again")
+    width = _COUNT_DIGITS + _DIGEST_DIGITS
+    for start in range(0, sections * width, width):
+        count = text[start : start + _COUNT_DIGITS]
+        if not count.isdigit():
+            raise BadInput(f"{place} is a damaged export ({_TOTALS}): export it again")
+        yield Total(int(count), text[start + _COUNT_DIGITS : start + width])
+
+
+def stored(row: Any) -> StoredRecord:
+    return StoredRecord(
+        topic=row["topic"],
+        partition=row["partition"],
+        offset=row["offset"],
+        timestamp_ms=row["timestamp_ms"],
+        key=row["key"],
+        value=row["value"],
+        headers=tuple((header["key"], header["value"]) for header in row["headers"]),
+    )
+
+
+def _row(record: StoredRecord) -> dict[str, Any]:
+    return {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "key": record.key,
+        "value": record.value,
+        "headers": [{"key": key, "value": value} for key, value in record.headers],
+    }
+
+
+@cache
+def _schemas() -> str:
+    """Every schema under which a value can have been written, by the fingerprint that the value begins with."""
+    return json.dumps(dict(shipped_schemas()), sort_keys=True)
+
+
+def topic_of(name: str, prefix: str) -> Topic | None:
+    """Which of the topics a full name is."""
+    return next((topic for topic in Topic if name == f"{prefix}{topic.value}"), None)

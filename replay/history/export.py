@@ -1,0 +1,125 @@
+"""Export: offset ranges, or a run, of a log into one file that everything else then works from."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rollbook.infra.settings import Settings, Topic
+from rollbook.processors.ledger.keys import POSITION, parse_key
+from rollbook.replay.history.container import Contents, Section, Total, write
+from rollbook.replay.history.ranges import OffsetRange
+from rollbook.replay.history.referenced import Referenced
+from rollbook.replay.history.source import LogSource, StoredRecord
+from rollbook.replay.text import visible
+from rollbook.schemas.errors import BadInput, EnvironmentFault
+from rollbook.schemas.partition import partition_of
+
+Watch = Callable[[str, int, int], None]
+"""Told what is being read, how many of its offsets are done, and how many there are."""
+
+_PER_RUN = (Topic.LIFECYCLE, Topic.DECISIONS, Topic.LEDGER)
+_WATCH_EVERY = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A finished file: what it holds, and how many records of each section."""
+
+    path: Path
+    sections: tuple[Section, ...]
+    totals: tuple[Total, ...]
+
+
+def ranges_of_run(log: LogSource, settings: Settings, run_id: str) -> list[OffsetRange]:
+    """All of a run: its lifecycle, its decisions, and its ledger as far as it is not compacted."""
+    lifecycle = settings.topic(Topic.LIFECYCLE)
+    partition = partition_of(run_id, log.partitions(lifecycle))
+    return [OffsetRange(settings.topic(topic), partition) for topic in _PER_RUN]
+
+
+def export(
+    log: LogSource,
+    settings: Settings,
+    ranges: Sequence[OffsetRange],
+    out: Path,
+    *,
+    run_id: str | None = None,
+    payloads: bool = False,
+    watch: Watch = lambda *_: None,
+) -> Exported:
+    """Write the committed records of `ranges` to `out`, of one run alone where it is given; with `payloads` also those
+    that the exported lifecycle records name. The same ranges give the same bytes at any time.
+
+    Streamed: memory does not grow with the ranges (a bit for each offset of the payloads). Raises OutOfRange for a
+    range that is not to be had, BadInput for an `out` that exists or ranges that overlap, EnvironmentFault where broker
+    or disk do not play along.
+    """
+    sections = tuple(_section(log, one, run_id) for one in ranges)
+    _check_apart(sections)
+    if os.path.lexists(out):
+        raise BadInput(f"{visible(out)} exists: an export replaces nothing; give another --out, or remove it")
+    referenced = Referenced()
+    lifecycle = settings.topic(Topic.LIFECYCLE)
+    if payloads:
+        for section in (one for one in sections if one.topic == lifecycle):
+            for record in _read(log, section, watch, "looking for payloads"):
+                referenced.note(record)
+        sections += referenced.sections()
+    contents = Contents(
+        topic_prefix=settings.topic_prefix,
+        partitions={topic: log.partitions(topic) for topic in dict.fromkeys(one.topic for one in sections)},
+        sections=sections,
+    )
+    unfinished = out.with_name(f"{out.name}.unfinished")
+    try:
+        unfinished.unlink(missing_ok=True)
+        totals = write(unfinished, contents, (_of(log, one, referenced, watch) for one in sections))
+        unfinished.rename(out)
+    except OSError as fault:
+        raise EnvironmentFault(f"{visible(out)} cannot be written ({fault.strerror}): give another --out") from None
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return Exported(out, sections, totals)
+
+
+def _section(log: LogSource, wanted: OffsetRange, run_id: str | None) -> Section:
+    bounds = wanted.resolved(log)
+    return Section(topic=wanted.topic, partition=wanted.partition, start=bounds.first, end=bounds.end, run=run_id)
+
+
+def _check_apart(sections: Sequence[Section]) -> None:
+    """A record is exported once."""
+    for at, one in enumerate(sections):
+        for other in sections[:at]:
+            same = (one.topic, one.partition) == (other.topic, other.partition)
+            if same and one.start < other.end and other.start < one.end:
+                raise BadInput(f"{one} and {other} overlap: give each offset once")
+
+
+def _of(log: LogSource, section: Section, referenced: Referenced, watch: Watch) -> Iterator[StoredRecord]:
+    if section.only_referenced:
+        return log.read_at(section.topic, section.partition, referenced.offsets(section))
+    return _read(log, section, watch, str(section))
+
+
+def _read(log: LogSource, section: Section, watch: Watch, what: str) -> Iterator[StoredRecord]:
+    size = section.end - section.start
+    for count, record in enumerate(log.read(section.topic, section.partition, section.start, section.end)):
+        if count % _WATCH_EVERY == 0:
+            watch(what, record.offset - section.start, size)
+        if section.run is None or is_of_run(record, section.run):
+            yield record
+    watch(what, size, size)
+
+
+def is_of_run(record: StoredRecord, run_id: str) -> bool:
+    """By its key: the run's id, or in the ledger a list that begins with it; a partition's position is everybody's."""
+    key = record.key or b""
+    if key == run_id.encode():
+        return True
+    try:
+        of, kind, _ = parse_key(key)
+    except ValueError:
+        return False
+    return of == run_id or kind == POSITION

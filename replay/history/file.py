@@ -1,0 +1,251 @@
+"""The log in exported files: the same records at the same places as in Kafka, and no broker."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, cast
+
+import fastavro
+
+from rollbook.replay.history.container import Contents, Running, Section, Total, contents_of, stored
+from rollbook.replay.history.source import Bounds, OutOfRange, StoredRecord, place_of
+from rollbook.replay.text import visible
+from rollbook.schemas.errors import BadInput
+
+_READ_BYTES = 64 * 1024
+
+
+class _Window:
+    """A container's header, then its bytes from a position to an end: a whole container to who reads it."""
+
+    def __init__(self, file: IO[bytes], header: bytes, position: int, end: int) -> None:
+        self._file, self._ahead, self._position, self._end = file, header, position, end
+
+    def read(self, size: int) -> bytes:
+        while len(self._ahead) < size and self._position < self._end:
+            # Several readers may stand at different places of one file.
+            self._file.seek(self._position)
+            data = self._file.read(min(max(size, _READ_BYTES), self._end - self._position))
+            if not data:
+                break
+            self._position += len(data)
+            self._ahead += data
+        data, self._ahead = self._ahead[:size], self._ahead[size:]
+        return data
+
+
+@dataclass(slots=True)
+class _Part:
+    """A section of one file: of each of its blocks the position there, and its first record's offset."""
+
+    path: Path
+    file: IO[bytes]
+    header: bytes
+    section: Section
+    total: Total
+    positions: list[int] = field(default_factory=list)
+    firsts: list[int] = field(default_factory=list)
+    end: int = 0
+
+    def block_of(self, offset: int) -> int:
+        return max(0, bisect_right(self.firsts, offset) - 1)
+
+    def read(self, start: int) -> Iterator[StoredRecord]:
+        """The records from offset `start` on."""
+        if self.positions:
+            window = _Window(self.file, self.header, self.positions[self.block_of(start)], self.end)
+            yield from (record for record in _records(window, self.path) if record.offset >= start)
+
+
+class _Cursor:
+    """Looks offsets up in a part, ascending: it reads on where they are near, and jumps where they are not."""
+
+    def __init__(self, part: _Part) -> None:
+        self.part = part
+        self._records: Iterator[StoredRecord] = iter(())
+        self._latest: StoredRecord | None = None
+
+    def at(self, offset: int) -> StoredRecord | None:
+        if not self.part.section.start <= offset < self.part.section.end:
+            return None
+        latest = self._latest
+        if latest is None or self.part.block_of(offset) > self.part.block_of(latest.offset) + 1:
+            self._records = self.part.read(offset)
+            latest = next(self._records, None)
+        while latest is not None and latest.offset < offset:
+            latest = next(self._records, None)
+        self._latest = latest
+        return latest if latest is not None and latest.offset == offset else None
+
+
+class FileLog:
+    """A `LogSource` over exported files; a context manager.
+
+    Raises BadInput for a file that is no export, was cut short, or does not read to its end.
+    """
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._open = ExitStack()
+        self._paths = paths
+        self._parts: dict[tuple[str, int], list[_Part]] = {}
+        self.contents: list[Contents] = []
+        """Of each file."""
+        with self._open:
+            for path in paths:
+                self._take(path)
+            self._check_one_cluster(paths)
+            for parts in self._parts.values():
+                parts.sort(key=lambda part: (part.section.start, part.section.end))
+            self._open = self._open.pop_all()
+
+    @property
+    def topic_prefix(self) -> str:
+        return self.contents[0].topic_prefix
+
+    @property
+    def sections(self) -> tuple[Section, ...]:
+        """What all files hold together."""
+        return tuple(part.section for parts in self._parts.values() for part in parts)
+
+    def partitions(self, topic: str) -> int:
+        """How many partitions a topic has on the cluster that the files were exported from."""
+        if topic not in self.contents[0].partitions:
+            raise BadInput(f"topic {visible(topic)} is not on the cluster that {self._names} was exported from")
+        return self.contents[0].partitions[topic]
+
+    def bounds(self, topic: str, partition: int) -> Bounds:
+        """From the first offset to the end of what joins it."""
+        parts = self._found(topic, partition)
+        end = parts[0].section.end
+        for part in parts[1:]:
+            if part.section.start > end:
+                break
+            end = max(end, part.section.end)
+        return Bounds(parts[0].section.start, end)
+
+    def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
+        """The offset of the first record with this timestamp or a later one; None where there is none."""
+        bounds = self.bounds(topic, partition)
+        records = self.read(topic, partition, bounds.first, bounds.end)
+        return next((record.offset for record in records if record.timestamp_ms >= timestamp_ms), None)
+
+    def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[StoredRecord]:
+        """The records of [start, end) in order, streamed."""
+        for part in self._found(topic, partition):
+            if start >= end:
+                return
+            if part.section.end <= start:
+                continue
+            if part.section.start > start:
+                break
+            for record in part.read(start):
+                if record.offset >= end:
+                    return
+                yield record
+            start = part.section.end
+        if start < end:
+            raise OutOfRange(
+                f"{topic}:{partition}:{start}-{end}", f"it is not in {self._names}", self.bounds(topic, partition)
+            )
+
+    def read_at(self, topic: str, partition: int, offsets: Iterable[int]) -> Iterator[StoredRecord]:
+        """The records at these offsets, each once, in ascending order."""
+        cursors = [_Cursor(part) for part in self._found(topic, partition)]
+        for offset in sorted(set(offsets)):
+            record = next((found for cursor in cursors if (found := cursor.at(offset)) is not None), None)
+            if record is None:
+                place = place_of(topic, partition, offset)
+                raise OutOfRange(place, f"no such record is in {self._names}", self.bounds(topic, partition))
+            yield record
+
+    def verify(self) -> Iterator[str]:
+        """What is wrong with the files: sections whose records are not those that were exported."""
+        for part in (part for parts in self._parts.values() for part in parts):
+            running = Running()
+            for record in part.read(part.section.start):
+                running.taken(record)
+            if running.total != part.total:
+                counts = f"{running.total.records} records, exported were {part.total.records}"
+                yield f"{part.path}: {part.section}: {counts}; their digest differs: the file was changed"
+
+    def close(self) -> None:
+        self._open.close()
+
+    def __enter__(self) -> "FileLog":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _found(self, topic: str, partition: int) -> list[_Part]:
+        count = self.partitions(topic)
+        if partition >= count:
+            raise BadInput(f"partition {topic}:{partition} does not exist: the topic has {count}")
+        found = self._parts.get((topic, partition))
+        if not found:
+            raise BadInput(f"{topic}:{partition} is not in {self._names}: export it, too")
+        return found
+
+    @property
+    def _names(self) -> str:
+        return ", ".join(visible(path) for path in self._paths)
+
+    def _take(self, path: Path) -> None:
+        """Look through the file once: what it holds, and where."""
+        try:
+            file = self._open.enter_context(path.open("rb"))
+            blocks = fastavro.block_reader(file)
+        except OSError as fault:
+            raise BadInput(f"{visible(path)} cannot be read ({fault.strerror}): give an exported history") from None
+        except Exception as error:  # whatever fastavro meets in a file that is no container
+            raise BadInput(f"{visible(path)} is no Avro container file ({error}): give an exported history") from None
+        contents, totals = contents_of(blocks.metadata, visible(path))
+        self.contents.append(contents)
+        parts = [_Part(path, file, b"", one, total) for one, total in zip(contents.sections, totals, strict=True)]
+        self._index(path, blocks, iter(parts))
+        header = _header(file, parts)
+        for part in parts:
+            part.header = header
+            self._parts.setdefault((part.section.topic, part.section.partition), []).append(part)
+
+    def _index(self, path: Path, blocks: Any, parts: Iterator[_Part]) -> None:
+        """Each section begins with a block of its own, and those without a record have none."""
+        part: _Part | None = None
+        seen = 0
+        try:
+            for block in blocks:
+                if part is None or seen == part.total.records:
+                    part, seen = next(one for one in parts if one.total.records), 0
+                first = next(iter(block))
+                part.positions.append(block.offset)
+                part.firsts.append(first["offset"])
+                seen += block.num_records
+                part.end = block.offset + block.size
+        except Exception as error:  # truncated, or bytes that were changed
+            raise BadInput(f"{visible(path)} does not read to its end ({error!r}): export it again") from None
+        if (part is not None and seen != part.total.records) or any(one.total.records for one in parts):
+            raise BadInput(f"{visible(path)} was cut short: export it again")
+
+    def _check_one_cluster(self, paths: Sequence[Path]) -> None:
+        first = self.contents[0]
+        for path, other in zip(paths, self.contents, strict=True):
+            if (other.topic_prefix, other.partitions) != (first.topic_prefix, first.partitions):
+                raise BadInput(f"{visible(path)} and {visible(paths[0])} were exported from different clusters")
+
+
+def _records(window: _Window, path: Path) -> Iterator[StoredRecord]:
+    try:
+        yield from map(stored, fastavro.reader(cast(IO[bytes], window)))
+    except Exception as error:  # bytes that were changed
+        raise BadInput(f"{visible(path)} does not read to its end ({error!r}): export it again") from None
+
+
+def _header(file: IO[bytes], parts: Sequence[_Part]) -> bytes:
+    first = min((part.positions[0] for part in parts if part.positions), default=0)
+    file.seek(0)
+    return file.read(first)

@@ -1,0 +1,146 @@
+"""Exported files: the same bytes at any time, nothing missing, nothing added, and materialize works from them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import fastavro
+import pytest
+
+from rollbook.infra.settings import Topic
+from rollbook.replay.history.container import write as write_file
+from rollbook.replay.history.export import export, is_of_run
+from rollbook.replay.history.file import FileLog
+from rollbook.replay.history.ranges import OffsetRange, parse_range
+from rollbook.replay.history.source import OutOfRange, StoredRecord
+from rollbook.replay.materialize.materialize import Wanted, materialize
+from rollbook.schemas.errors import BadInput
+from rollbook.tests.replay.materialized import tree, write
+from rollbook.tests.replay.story import DECISIONS, LIFECYCLE, SETTINGS, Story
+
+PAYLOADS = SETTINGS.topic(Topic.PAYLOADS)
+ALL = (OffsetRange(LIFECYCLE, 0), OffsetRange(DECISIONS, 0))
+
+
+@pytest.fixture
+def story() -> Story:
+    made = Story().opened()
+    made.update("u0", [made.group("a"), made.group("b")])
+    made.group("never trained on")
+    made.update("u1", [made.group("c")])
+    return made
+
+
+def test_bundles_from_a_file_are_those_from_the_log(story: Story, tmp_path: Path) -> None:
+    assert write(story, tmp_path / "log").complete
+    done = export(story.log, SETTINGS, ALL, tmp_path / "run.avro", payloads=True)
+    with FileLog([done.path]) as log:
+        wanted = Wanted.of_range(parse_range("lifecycle:0:-", SETTINGS), SETTINGS)
+        assert materialize(log, wanted, tmp_path / "file").complete
+        assert list(log.verify()) == []
+    assert tree(tmp_path / "file") == tree(tmp_path / "log")
+
+
+def test_the_same_range_gives_the_same_bytes_and_any_reader_opens_them(story: Story, tmp_path: Path) -> None:
+    paths = [export(story.log, SETTINGS, ALL, tmp_path / name, payloads=True).path for name in ("a.avro", "b.avro")]
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    with paths[0].open("rb") as file:
+        rows = list(fastavro.reader(file))
+    stored = list(story.log.read(LIFECYCLE, 0, 0, story.end))
+    assert [(row["topic"], row["offset"], row["value"]) for row in rows[: len(stored)]] == [
+        (LIFECYCLE, record.offset, record.value) for record in stored
+    ]
+
+
+def test_only_payloads_that_are_named_are_taken_and_without_them_none(story: Story, tmp_path: Path) -> None:
+    unnamed = story.log.append(PAYLOADS, 0, b"k", b"nobody names it")
+    story.group("d")
+    with FileLog([export(story.log, SETTINGS, ALL, tmp_path / "with.avro", payloads=True).path]) as log:
+        bounds = log.bounds(PAYLOADS, 0)
+        found = {record.offset for record in log.read(PAYLOADS, 0, bounds.first, bounds.end)}
+        assert found == set(range(bounds.end)) - {unnamed}
+    with (
+        FileLog([export(story.log, SETTINGS, ALL, tmp_path / "without.avro").path]) as log,
+        pytest.raises(BadInput, match="is not on the cluster|is not in"),
+    ):
+        log.bounds(PAYLOADS, 0)
+
+
+def test_a_run_alone_leaves_the_others_out(story: Story, tmp_path: Path) -> None:
+    foreign = story.log.append(LIFECYCLE, 0, b"another run", b"x")
+    path = export(story.log, SETTINGS, ALL, tmp_path / "run.avro", run_id=story.run_id).path
+    with FileLog([path]) as log:
+        offsets = [record.offset for record in log.read(LIFECYCLE, 0, 0, story.end)]
+        assert offsets == [offset for offset in range(story.end) if offset != foreign]
+        assert {section.run for section in log.sections} == {story.run_id}
+    assert is_of_run(StoredRecord("t", 0, 0, 0, b'["r","trajectory","t"]', b""), "r")
+    assert not is_of_run(StoredRecord("t", 0, 0, 0, b'["q","trajectory","t"]', b""), "r")
+
+
+def test_ranges_that_overlap_or_a_file_that_exists_are_refused(story: Story, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="overlap: give each offset once"):
+        export(story.log, SETTINGS, [OffsetRange(LIFECYCLE, 0, 0, 5), OffsetRange(LIFECYCLE, 0, 4)], tmp_path / "x")
+    (tmp_path / "there.avro").write_text("mine")
+    with pytest.raises(BadInput, match="an export replaces nothing"):
+        export(story.log, SETTINGS, ALL, tmp_path / "there.avro")
+    with pytest.raises(OutOfRange, match="beyond the end"):
+        export(story.log, SETTINGS, [OffsetRange(LIFECYCLE, 0, 0, 10_000)], tmp_path / "x")
+    assert [path.name for path in tmp_path.iterdir()] == ["there.avro"]
+
+
+def test_what_is_between_two_files_is_told(story: Story, tmp_path: Path) -> None:
+    parts = [OffsetRange(LIFECYCLE, 0, 0, 3), OffsetRange(LIFECYCLE, 0, 6, 9)]
+    paths = [export(story.log, SETTINGS, [one], tmp_path / f"{one.start}.avro").path for one in parts]
+    with FileLog(paths) as log:
+        assert [record.offset for record in log.read(LIFECYCLE, 0, 6, 9)] == [6, 7, 8]
+        with pytest.raises(OutOfRange, match="to be had are offsets 0 to 2"):
+            list(log.read(LIFECYCLE, 0, 2, 7))
+
+
+def cut(data: bytes) -> bytes:
+    return data[:-200]
+
+
+def last_block_gone(data: bytes) -> bytes:
+    """As a copy that ended between two blocks."""
+    blocks = data.split(b"rollbook-history")
+    return b"rollbook-history".join(blocks[:-2]) + b"rollbook-history"
+
+
+def unfinished(data: bytes) -> bytes:
+    at = data.index(b"rollbook.totals") + len(b"rollbook.totals") + 2
+    return data[:at] + b"unfinished" + data[at + len(b"unfinished") :]
+
+
+@pytest.mark.parametrize(
+    ("harm", "told"),
+    [
+        (cut, "does not read to its end"),
+        (last_block_gone, "was cut short"),
+        (unfinished, "was never finished"),
+        (lambda data: b"PK" + data, "is no Avro container file"),
+        (lambda _: b"", "is no Avro container file"),
+    ],
+)
+def test_a_file_that_was_harmed_is_told(
+    story: Story, tmp_path: Path, harm: Callable[[bytes], bytes], told: str
+) -> None:
+    path = export(story.log, SETTINGS, ALL, tmp_path / "run.avro").path
+    path.write_bytes(harm(path.read_bytes()))
+    with pytest.raises(BadInput, match=told) as problem:
+        FileLog([path])
+    assert "\n" not in str(problem.value)
+
+
+def test_a_record_that_was_changed_in_a_file_is_found(story: Story, tmp_path: Path) -> None:
+    path = export(story.log, SETTINGS, ALL, tmp_path / "run.avro").path
+    with FileLog([path]) as log:
+        contents, before = log.contents[0], list(log.read(LIFECYCLE, 0, 0, story.end))
+    forged = [replace(record, timestamp_ms=record.timestamp_ms + (record.offset == 3)) for record in before]
+    one = contents.model_copy(update={"sections": contents.sections[:1]})
+    honest, other = tmp_path / "honest.avro", tmp_path / "forged.avro"
+    (honestly,), (otherwise,) = write_file(honest, one, [before]), write_file(other, one, [forged])
+    other.write_bytes(other.read_bytes().replace(otherwise.digest.encode(), honestly.digest.encode()))
+    for file, problems in ((honest, 0), (other, 1)):
+        with FileLog([file]) as log:
+            assert len(list(log.verify())) == problems
