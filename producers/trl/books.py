@@ -120,7 +120,7 @@ class Books(ABC):
         active = found.policy if found.active is None else found.active
         self._release(
             self.named(self._initial),
-            [] if update_id is None else [update_id],
+            [*resumed.saved.unreleased, *([] if update_id is None else [update_id])],
             active_version=active.version,
             rollback_of=found.policy.version if restores else None,
         )
