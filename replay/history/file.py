@@ -113,7 +113,7 @@ class FileLog:
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has on the cluster that the files were exported from."""
         if topic not in self.contents[0].partitions:
-            raise BadInput(f"topic {visible(topic)} is not on the cluster that {self._names} was exported from")
+            raise BadInput(f"topic {visible(topic)} is not in {self._names}: export it, too")
         return self.contents[0].partitions[topic]
 
     def bounds(self, topic: str, partition: int) -> Bounds:

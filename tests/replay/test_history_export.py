@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import fastavro
 import pytest
@@ -45,7 +46,7 @@ def test_the_same_range_gives_the_same_bytes_and_any_reader_opens_them(story: St
     paths = [export(story.log, SETTINGS, ALL, tmp_path / name, payloads=True).path for name in ("a.avro", "b.avro")]
     assert paths[0].read_bytes() == paths[1].read_bytes()
     with paths[0].open("rb") as file:
-        rows = list(fastavro.reader(file))
+        rows: list[Any] = list(fastavro.reader(file))
     stored = list(story.log.read(LIFECYCLE, 0, 0, story.end))
     assert [(row["topic"], row["offset"], row["value"]) for row in rows[: len(stored)]] == [
         (LIFECYCLE, record.offset, record.value) for record in stored
@@ -61,7 +62,7 @@ def test_only_payloads_that_are_named_are_taken_and_without_them_none(story: Sto
         assert found == set(range(bounds.end)) - {unnamed}
     with (
         FileLog([export(story.log, SETTINGS, ALL, tmp_path / "without.avro").path]) as log,
-        pytest.raises(BadInput, match="is not on the cluster|is not in"),
+        pytest.raises(BadInput, match="payloads is not in"),
     ):
         log.bounds(PAYLOADS, 0)
 
