@@ -28,8 +28,10 @@ from rollbook.replay.engine import replay_cohort
 from rollbook.replay.stages import TOKEN_PAYLOADS
 
 pytest.importorskip("trl", reason="TRL is not installed: install rollbook[trl]")
+from rollbook.tests.replay.goldens import trl
+from rollbook.tests.replay.goldens.tally import failures
 from rollbook.tests.replay.goldens.trlrun import Run, Step
-from rollbook.tests.replay.goldens.trlsource import Choice, Source, choices
+from rollbook.tests.replay.goldens.trlsource import LOSSES, Choice, Source, choices
 
 TABLE = list(choices())
 EVERY = 1 if os.environ.get("ROLLBOOK_TRL_ALL") else 97
@@ -58,6 +60,17 @@ def test_the_engine_gives_what_trl_gives(tmp_path: Path) -> None:
         found = list(differences(step, gradients(run, step), tmp_path / str(seed)))
         failed += [f"{seed} {choice}: {one}" for one in found]
     assert failed == []
+
+
+def test_the_goldens_adapters_give_what_trl_gives(tmp_path: Path) -> None:
+    """Of options that no recorded run has."""
+    source = Source.of(tmp_path / "trainer")
+    done: Counter[str] = Counter()
+    for seed, choice in list(enumerate(TABLE))[::701]:
+        for raw in trl.cases(source.document(choice, seed)):
+            assert failures(raw, trl.ADAPTERS[raw["function"]]) == [], (seed, choice)
+            done[raw["function"]] += 1
+    assert done.keys() == {"advantages", "importance_sampling_ratio", *(f"compute_loss.{name}" for name in LOSSES)}
 
 
 def gradients(run: Run, step: Recorded) -> Mapping[str, Floats]:

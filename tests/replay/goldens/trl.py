@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rollbook.replay.dialects import trl
-from rollbook.replay.dialects.additions import Additions, Penalty
+from rollbook.replay.dialects.additions import Additions, OffPolicy, Penalty, Uncertain
 from rollbook.replay.dialects.estimate import Rewarded, estimate
-from rollbook.replay.dialects.loss import Bounds, Policies, policy_loss
+from rollbook.replay.dialects.loss import Bounds, Policies, mean_entropy, policy_loss
 from rollbook.replay.dialects.rules import AdvantageRule
 from rollbook.replay.kernels.aggregate import Totals
 from rollbook.replay.kernels.array import Array, constant, namespace
@@ -46,12 +46,8 @@ def _advantages(params: Raw) -> str:
 
 
 def _loss(params: Raw) -> str:
-    """The function's name, with what changes it beyond a policy loss."""
-    if params["top_entropy_quantile"] < 1 or params["entropy_coef"] or params["use_adaptive_entropy"]:
-        return "compute_loss, entropy"
-    if params["off_policy_mask_threshold"] is not None:
-        return "compute_loss, off-policy mask"
-    return f"compute_loss.{params['loss_type']}"
+    """The function's name; an adaptive bonus has one of its own."""
+    return "compute_loss, adaptive entropy" if params["use_adaptive_entropy"] else f"compute_loss.{params['loss_type']}"
 
 
 def _mask(generation: Raw) -> list[list[int]]:
@@ -74,6 +70,8 @@ def _micro_step(document: Raw, step: Raw, params: Raw) -> dict[str, Any]:
         "advantages": chosen(generation["advantages"]),
         "weights": chosen(generation["importance_sampling_ratio"]),
         "mask": chosen(_mask(generation)),
+        "entropies": step["entropies"],
+        "sampler": chosen(generation["sampling_per_token_logps"]),
     }
     return {
         "id": f"trl/{document['id']}/micro_step/{step['micro_step']}",
@@ -162,10 +160,23 @@ def compute_loss(case: Case) -> Outputs:
     if params["beta"]:
         by_ratio = params["use_bias_correction_kl"]
         penalty = Penalty(found["reference"], "k3", params["beta"], by_ratio=by_ratio, rule=trl.KL)
-    given = Policies(
-        new, old, xp.broadcast_to(found["advantages"][:, None], new.shape), mask, weights=found.get("weights")
-    )
-    return {"loss": policy_loss(given, rule, bounds_of(params), totals_of(params), Additions(penalty)).loss}
+    off_policy, uncertain, entropies = None, None, found["entropies"]
+    if (threshold := params["off_policy_mask_threshold"]) is not None:
+        behavior = found.get("sampler", constant(old))
+        off_policy = OffPolicy(xp.where(xp.isnan(behavior), constant(new), behavior), threshold)
+    if params["top_entropy_quantile"] < 1:
+        uncertain = Uncertain(entropies, params["top_entropy_quantile"])
+    spread = xp.broadcast_to(found["advantages"][:, None], new.shape)
+    given = Policies(new, old, spread, mask, weights=_spread(found.get("weights"), new))
+    totals, additions = totals_of(params), Additions(penalty, off_policy, uncertain)
+    loss = policy_loss(given, rule, bounds_of(params), totals, additions)
+    bonus = params["entropy_coef"] / params["accumulated"] * mean_entropy(entropies, given, loss.uncertain)
+    return {"loss": loss.loss - bonus}
+
+
+def _spread(weights: Array | None, like: Array) -> Array | None:
+    """Weights of rows, a column, as those of their tokens."""
+    return None if weights is None else namespace(like).broadcast_to(weights, like.shape)
 
 
 def score_group(case: Case) -> Outputs:
@@ -212,9 +223,8 @@ ADAPTERS: dict[str, Adapter] = {
 }
 UNSUPPORTED: dict[str, str] = {
     "staleness_drop": "a queue's decision, which the ledger's rules take, not replay",
-    "compute_loss, entropy": "chooses or rewards tokens by entropy, which format 1.1.0 does not name",
-    "compute_loss, off-policy mask": "a rejection by advantage and KL that format 1.1.0 does not name",
-    "advantages, gdpo": "an estimator that format 1.1.0 does not name",
+    "compute_loss, adaptive entropy": "whether its bonus was on is the state of a controller that is not recorded",
+    "advantages, gdpo": "an estimator of each function's rewards, of which format 1.1.0 has the sum",
 }
 IGNORED: dict[str, dict[str, str]] = {
     "score_group": {"model_version": "labels of the rows, no numbers", "group_id": "labels of the rows, no numbers"},

@@ -128,11 +128,12 @@ class Source:
             "steps_per_generation": _STEPS,
             "mask_truncated_completions": bool(self.random.random() < 0.3),
             "multi_objective_aggregation": "sum_then_normalize",
+            "use_adaptive_entropy": False,
         }
 
     def _set(self, params: Mapping[str, Any]) -> None:
         trainer = self.trainer
-        own = {"num_iterations": 1, "use_adaptive_entropy": False, **params}
+        own = {"num_iterations": 1, **params}
         own["_entropy_bonus_enabled"] = params["entropy_coef"] != 0
         own["current_gradient_accumulation_steps"] = params["gradient_accumulation_steps"]
         for name, value in own.items():
@@ -198,12 +199,12 @@ class Source:
         }
 
     def _generation(self, buffer: Mapping[str, Any], params: Mapping[str, Any]) -> Mapping[str, Any]:
-        names = ("completion_mask", "advantages", "old_per_token_logps", "ref_per_token_logps", "tool_mask")
-        named = {name: buffer[name].tolist() if name in buffer else None for name in names}
-        sampler = buffer.get("sampling_per_token_logps")
+        names = (
+            "completion_mask", "advantages", "old_per_token_logps", "ref_per_token_logps", "tool_mask",
+            "sampling_per_token_logps", "importance_sampling_ratio",
+        )  # fmt: skip
         return {
-            **named,
-            "sampling_per_token_logps": None if sampler is None else sampler.tolist(),
+            **{name: buffer[name].tolist() if name in buffer else None for name in names},
             "row_uid": list(range(ROWS)),
             "group_index": [row // params["num_generations"] for row in range(ROWS)],
             "prompt_ids": buffer["prompt_ids"].tolist(),
