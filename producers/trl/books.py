@@ -11,6 +11,7 @@ from rollbook.producers.coordinator import Coordinator
 from rollbook.producers.epochs import current_epoch
 from rollbook.producers.errors import OutOfOrder
 from rollbook.producers.facts import Done, Facts, ObservedRow
+from rollbook.producers.holdings import UNUSED
 from rollbook.producers.reward import Reward, RewardService
 from rollbook.producers.rollout import RolloutWorker
 from rollbook.producers.segments import SegmentArrays
@@ -28,11 +29,13 @@ from rollbook.schemas.records.policy import EvidenceKind
 from rollbook.schemas.records.reward import RewardFailure
 from rollbook.schemas.records.rollout import FinishReason, TaskSource
 from rollbook.schemas.records.run import Admission, Artifact, ArtifactKind, DriftGate, InitialPolicy, LagUnit
-from rollbook.schemas.records.update import Checkpoint, CheckpointSaved, ReserveItem, ReserveMode
+from rollbook.schemas.records.update import Checkpoint, CheckpointSaved, Disposition, ReserveItem, ReserveMode
 
 _ARRIVES_S = 30.0
 _REWARDED = 2
 """The revision of a trajectory that was generated and rewarded, and nothing else."""
+_HIDDEN = "cut_off"
+"""Why completions are dropped that TRL hides from its loss (`mask_truncated_completions`)."""
 _NOT_RESUMED = "checkpoints of this trainer are not told to the ledger: begin a run anew"
 
 
@@ -238,6 +241,7 @@ class GateBooks(Books):
     """The training waits for the ledger's answers, and trains on nothing else than what they let through."""
 
     _update: Update | None = None
+    _hidden: frozenset[str] = frozenset()
     _ended: Future[None] | None = None
 
     def open(self) -> None:
@@ -247,6 +251,9 @@ class GateBooks(Books):
     def take(self, generation: Generation, update_id: str) -> frozenset[str]:
         self.settle()
         self._publish(generation)
+        if not generation.scored:  # an update of nothing cannot be reserved
+            return frozenset(row.trajectory_id for row in generation.rows)
+        self._hidden = generation.hidden
         update = self._update = self._trainer.update(generation.rollout_id, update_id=update_id)
         update.__enter__()
         # Also those that nothing scored, so that the ledger says of each row of the buffer why it is not trained on.
@@ -267,7 +274,10 @@ class GateBooks(Books):
         self._open_update.record_step(step.step_id, step_arrays(step), rank=step.rank)
 
     def finish(self, policy: PolicyRef) -> None:
-        update, self._update = self._open_update, None
+        update, self._update = self._update, None
+        if update is not None:
+            held = {item.trajectory_id for item in update.held}
+            update.drop(sorted(held & self._hidden), _HIDDEN, disposition=Disposition.DISCARD)
         # TRL generates meanwhile; what it generates is published, and trained on, when the policy is active.
         self._ended = self._ender.submit(self._end, update, policy)
 
@@ -298,9 +308,10 @@ class GateBooks(Books):
     def _train_again(self, resumed: Resumed, found: Standing) -> str | None:
         return train_again(self._trainer, resumed, found)
 
-    def _end(self, update: Update, policy: PolicyRef) -> None:
-        update.__exit__(None, None, None)
-        self._release(policy, [update.update_id])
+    def _end(self, update: Update | None, policy: PolicyRef) -> None:
+        if update is not None:
+            update.__exit__(None, None, None)
+        self._release(policy, [] if update is None else [update.update_id])
 
     def _make_trainer(self) -> Trainer:
         return Trainer(self._run.settings, self._run.run_id, self._run.learner_id, options=self._run.options)
@@ -322,6 +333,9 @@ class ObserveBooks(Books):
     def take(self, generation: Generation, update_id: str) -> frozenset[str]:
         self._publish(generation)
         self._steps: list[tuple[str, ...]] = []
+        unused = dict.fromkeys((row.trajectory_id for row in generation.rows), (UNUSED, Disposition.RELEASE))
+        hidden = dict.fromkeys(generation.hidden, (_HIDDEN, Disposition.DISCARD))
+        self._not_trained: dict[str, tuple[str, Disposition]] = {**unused, **hidden}
         facts = self._facts = Facts(update_id, generation.rollout_id, 0)
         facts.reserve(self._trainer, [row.trajectory_id for row in generation.rows], generation.policy)
         rows = [observed(row) for row in generation.rows]
@@ -340,7 +354,7 @@ class ObserveBooks(Books):
         facts, self._facts = self._facts, None
         if facts is None:
             return
-        facts.commit(self._trainer, Done(tuple(self._steps), {}))
+        facts.commit(self._trainer, Done(tuple(self._steps), self._not_trained))
         _arrived(self._trainer)
         self._release(policy, [facts.update_id])
 

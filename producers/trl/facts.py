@@ -123,6 +123,11 @@ class Generation:
     def scored(self) -> tuple[RowFacts, ...]:
         return tuple(row for row in self.rows if row.raw_reward is not None)
 
+    @property
+    def hidden(self) -> frozenset[str]:
+        """Those of which no token counts in the loss."""
+        return frozenset(row.trajectory_id for row in self.rows if not row.loss_mask.any())
+
 
 @dataclass(frozen=True, slots=True)
 class MicroStep:

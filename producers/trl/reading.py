@@ -140,14 +140,19 @@ def without(output: Mapping[str, Any], rows: Sequence[int], tokens: int) -> dict
     return {**output, "tool_mask": tool_mask, "num_items_in_batch": output["num_items_in_batch"] - tokens}
 
 
-def current_log_probs(trainer: Any, output: Mapping[str, Any]) -> Any:
+def current_log_probs(trainer: Any, output: Mapping[str, Any], lengths: Sequence[int]) -> Any:
     """The trainer's log-probs of a fresh generation: TRL's own where it computed them (for the loss, or for a sampler's
-    correction), else by one more forward pass, which draws from no random state of the training."""
-    if "old_per_token_logps" in output:
-        return output["old_per_token_logps"]
+    correction), else by one more forward pass, which draws from no random state of the training. So it is, too, where
+    TRL hides completions that were cut off: what it computed of them is of no text."""
     torch = importlib.import_module("torch")
+    mask, known = output["completion_mask"], output.get("old_per_token_logps")
+    counts = torch.tensor(list(lengths), device=mask.device).unsqueeze(1)
+    written = (torch.arange(mask.size(1), device=mask.device) < counts).to(mask.dtype)
+    is_hidden = (mask.sum(dim=1, keepdim=True) == 0) & (counts > 0)
+    if known is not None and not is_hidden.any():
+        return known
     ids = torch.cat([output["prompt_ids"], output["completion_ids"]], dim=1)
-    attended = torch.cat([output["prompt_mask"], output["completion_mask"]], dim=1)
+    attended = torch.cat([output["prompt_mask"], written], dim=1)
     with torch.no_grad(), torch.random.fork_rng():
         found, _, _ = trainer._get_per_token_logps_and_entropies(
             trainer.model,
@@ -157,7 +162,7 @@ def current_log_probs(trainer: Any, output: Mapping[str, Any]) -> Any:
             batch_size=trainer.args.per_device_train_batch_size,
             **{name: output[name] for name in _FORWARD if name in output},
         )
-    return found
+    return found if known is None else torch.where(is_hidden, found, known)
 
 
 def completions_of(
@@ -172,7 +177,7 @@ def completions_of(
     first = int(trainer.accelerator.process_index) * len(inputs)
     per_function, weights = _array(rewards)[first : first + len(inputs)], _array(trainer.reward_weights)
     names = [str(name) for name in trainer.reward_func_names]
-    current = _array(current_log_probs(trainer, output))
+    current = _array(current_log_probs(trainer, output, [len(ids) for ids in generated.response_ids]))
     old, reference = _maybe(output, "old_per_token_logps"), _maybe(output, "ref_per_token_logps")
     sampler = _maybe(output, "sampling_per_token_logps")
     # What a sampler could not score carries NaN; TRL corrects nothing there, which is to take the trainer's own number.

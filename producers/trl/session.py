@@ -49,9 +49,11 @@ class Session:
         self._update_id = ""
         self._refused: frozenset[str] = frozenset()
         self._steps: list[tuple[str, ...]] = []
+        self._steps_on_nothing = True
+        self._observes = run.enforcement is Enforcement.OBSERVE
         self._books: Books | None = None
         self._watcher: Watcher | None = None
-        if run.enforcement is Enforcement.OBSERVE:
+        if self._observes:
             self._watcher = Watcher(ObserveBooks(run, conditions, initial, resumed))
         else:
             self._books = GateBooks(run, conditions, initial, resumed)
@@ -81,11 +83,19 @@ class Session:
         return Taken(tuple(at for at, _ in refused), sum(int(row.loss_mask.sum()) for _, row in refused))
 
     def stepping(self, rows: Sequence[int]) -> None:
-        """The optimizer is about to step on these. Raises NothingReleased where it would step on nothing."""
+        """The optimizer is about to step on these. Raises NothingReleased where it would step on nothing.
+
+        Where TRL itself has nothing to learn from (no row has a reward, or all were cut off and are hidden), its
+        gradient is 0 and the ledger hears of no step.
+        """
+        self._steps_on_nothing = True
         if self._generation is None:
             return
-        named = [self._generation.rows[at].trajectory_id for at in rows]
-        ids = tuple(one for one in dict.fromkeys(named) if one not in self._refused)
+        steps_on = [self._generation.rows[at] for at in dict.fromkeys(rows)]
+        wanted = [row for row in steps_on if row.loss_mask.any() and (self._observes or row.raw_reward is not None)]
+        ids = tuple(row.trajectory_id for row in wanted if row.trajectory_id not in self._refused)
+        if not wanted:
+            return
         if not ids:
             raise NothingReleased(
                 f"step {len(self._steps)} of update {self._update_id}: the ledger refused all of its rows; see "
@@ -95,10 +105,11 @@ class Session:
             self._books.stepping(ids)
         self._tell(lambda books: books.stepping(ids))
         self._steps.append(ids)
+        self._steps_on_nothing = False
 
     def stepped(self, shares: Sequence[tuple[MicroStep, ...]]) -> None:
         """It has stepped, each process on its share."""
-        if self._generation is None:
+        if self._generation is None or self._steps_on_nothing:
             return
         for rank, share in enumerate(shares):
             self._keep(self._generation, rank, len(shares), share)
