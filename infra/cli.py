@@ -40,6 +40,13 @@ MOUNTS = (
     Mount("explain", "infra.inspect_cli", _COMMAND, "Print the history of one thing.", "explain ID --run RUN"),
     Mount("freshness", "infra.inspect_cli", _COMMAND, "Print how stale a run's rows are.", "freshness --run RUN"),
     Mount(
+        "checklist",
+        "infra.checklist_cli",
+        _COMMAND,
+        "Say which steps of a trainer's integration were seen.",
+        "checklist --run RUN",
+    ),
+    Mount(
         "dead-letters",
         "infra.dead_letters_cli",
         _COMMAND,

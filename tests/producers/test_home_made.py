@@ -1,11 +1,14 @@
 """The home-made loop of the examples runs as it stands there, and what it recorded replays."""
 
 import importlib.util
+import json
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+import pytest
 
+from rollbook.infra.cli import run as rollbook
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.reasons import Reason
 from rollbook.producers import new_id
@@ -21,7 +24,9 @@ from rollbook.tests.replay.trained_run import await_decided
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "home_made.py"
 
 
-def test_the_home_made_loop_trains_through_the_ledger_and_its_steps_replay(processed: Settings, tmp_path: Path) -> None:
+def test_the_home_made_loop_trains_through_the_ledger_and_its_steps_replay(
+    processed: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     example, run_id = _load(EXAMPLE), f"home-made-{new_id()}"
     logits = example.train(processed, run_id)
     assert int(np.argmax(logits)) == 0, "it is rewarded for zeros"
@@ -40,6 +45,17 @@ def test_the_home_made_loop_trains_through_the_ledger_and_its_steps_replay(proce
     assert len(report.written) == 2 * example.UPDATES
     for written in report.written:
         passing(written.path)
+    monkeypatch.setenv("ROLLBOOK_BOOTSTRAP_SERVERS", processed.bootstrap_servers)
+    monkeypatch.setenv("ROLLBOOK_TOPIC_PREFIX", processed.topic_prefix)
+    capsys.readouterr()
+    assert rollbook(["checklist", "--run", run_id, "--json"]) == 0
+    steps = json.loads(capsys.readouterr().out)["steps"]
+    # Nothing fails in it, and what it generates last it does not train on.
+    assert {step["step"] for step in steps if step["verdict"] != "seen"} <= {
+        "Behavior log-probs",
+        "What fails",
+        "The end",
+    }
 
 
 def _load(path: Path) -> ModuleType:
