@@ -3,13 +3,16 @@ forward passes give the log-probs."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
+from rollbook.producers.command import Command
 from rollbook.producers.errors import OutOfOrder, Refused, StartAnew
 from rollbook.producers.facts import Done, Facts
 from rollbook.producers.trainer import Trainer
 from rollbook.producers.trl.books import _ARRIVES_S, _REWARDED, Books, _arrived, _artifact, observed
 from rollbook.producers.trl.facts import Conditions, Generation, RowFacts, StepFacts
+from rollbook.producers.trl.resuming import Resumed, Standing
 from rollbook.producers.trl.run import LedgerRun
 from rollbook.producers.trl.scalars import step_arrays
 from rollbook.producers.update import Update
@@ -17,7 +20,7 @@ from rollbook.producers.verdicts import Verdicts
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.policy import EvidenceKind
 from rollbook.schemas.records.reward import DiscardReason
-from rollbook.schemas.records.update import ReserveItem, ReserveMode
+from rollbook.schemas.records.update import Checkpoint, ReserveItem, ReserveMode
 
 _RANK = 0
 NOTHING: frozenset[str] = frozenset()
@@ -39,7 +42,7 @@ class AsyncBooks(Books):
     def publish(self, generations: Sequence[Generation], dropped: Sequence[Dropped]) -> frozenset[str]:
         """Rows by the policy that wrote them, and which of them TRL dropped."""
         for generation in generations:
-            self._publish(generation)
+            self._publish(self._numbered(generation))
         for one in dropped:
             self._trainer.discarded(one.trajectory_ids, one.reason, text=one.why)
         return NOTHING
@@ -59,10 +62,10 @@ class AsyncBooks(Books):
     def prepare(self, policy: PolicyRef, update_ids: Sequence[str]) -> frozenset[str]:
         """These weights are about to go to the workers."""
         self._coordinator.prepare(
-            version=policy.version,
+            version=self.named(policy).version,
             artifact=_artifact(policy),
             parent_version=self._policy.version,
-            update_ids=list(update_ids),
+            update_ids=update_ids,
             label=f"version {policy.version}",
             committed=True,
         )
@@ -70,11 +73,20 @@ class AsyncBooks(Books):
 
     def activate(self, policy: PolicyRef) -> frozenset[str]:
         """They are there: TRL's transfer returns when the server has them, so it is acknowledged on its behalf."""
-        self._rollout.acknowledge(policy, EvidenceKind.ENGINE_ECHO)
+        named = self.named(policy)
+        self._rollout.acknowledge(named, EvidenceKind.ENGINE_ECHO)
         _arrived(self._rollout)
-        self._coordinator.activate(policy, self._policy.version, wait_for_acks_s=_ARRIVES_S)
-        self._policy = policy
+        self._coordinator.activate(named, self._policy.version, wait_for_acks_s=_ARRIVES_S)
+        self._policy = named
         return NOTHING
+
+    def _numbered(self, generation: Generation) -> Generation:
+        """The generation under the run's number of its policy."""
+        return replace(generation, policy=self.named(generation.policy))
+
+    def _train_again(self, resumed: Resumed, found: Standing) -> str | None:
+        """Nothing: TRL saves between two optimizer steps, which are updates of their own."""
+        return None
 
     def finish(self, policy: PolicyRef) -> None:
         raise OutOfOrder("an asynchronous training commits, prepares and activates: finish is of the synchronous one")
@@ -83,19 +95,31 @@ class AsyncBooks(Books):
 class AsyncGateBooks(AsyncBooks):
     """The training waits for the ledger's answers, and trains on nothing else than what they let through."""
 
-    def __init__(self, run: LedgerRun, conditions: Conditions, initial: PolicyRef) -> None:
-        super().__init__(run, conditions, initial)
+    def __init__(
+        self, run: LedgerRun, conditions: Conditions, initial: PolicyRef, resumed: Resumed | None = None
+    ) -> None:
+        super().__init__(run, conditions, initial, resumed)
         self._update: Update | None = None
         self._committed: dict[str, Update] = {}
+        self._activating: Future[frozenset[str]] | None = None
+
+    def open(self) -> None:
+        super().open()
+        self._activator = ThreadPoolExecutor(1, thread_name_prefix="rollbook-trl-activate")
+
+    def publish(self, generations: Sequence[Generation], dropped: Sequence[Dropped]) -> frozenset[str]:
+        self.settle()
+        return super().publish(generations, dropped)
 
     def take(self, generation: Generation, update_id: str) -> frozenset[str]:
         """Reserve the rows of an optimizer step; those that it does not get."""
+        self.settle()
         update = self._update = self._trainer.update(generation.rollout_id, update_id=update_id)
         update.__enter__()
         # Also those that nothing scored, so that the ledger says of each row why it is not trained on.
         items = [ReserveItem(trajectory_id=row.trajectory_id, expected_revision=_REWARDED) for row in generation.rows]
         try:
-            update.reserve(items, generation.policy, mode=ReserveMode.AVAILABLE)
+            update.reserve(items, self.named(generation.policy), mode=ReserveMode.AVAILABLE)
         except Refused as refusal:
             if isinstance(refusal, StartAnew) or not refusal.decision.items:
                 raise  # no answer about each row: the command itself was wrong
@@ -106,7 +130,7 @@ class AsyncGateBooks(AsyncBooks):
         if not rows:
             return NOTHING
         current = {row.trajectory_id: row.current for row in rows}
-        self._open.admit(current, policy, evidence=[observed(row) for row in rows])
+        self._open.admit(current, self.named(policy), evidence=[observed(row) for row in rows])
         return frozenset(row.trajectory_id for row in rows) - frozenset(self._open.admitted)
 
     def stepping(self, trajectory_ids: Sequence[str]) -> None:
@@ -126,8 +150,31 @@ class AsyncGateBooks(AsyncBooks):
 
     def stepped(self, step: StepFacts) -> None:
         update = self._committed.pop(step.update_id)
-        update.record_step(step.step_id, step_arrays(step))
+        update.record_step(step.step_id, step_arrays(replace(step, generation=self._numbered(step.generation))))
         update.seal()
+
+    def activate(self, policy: PolicyRef) -> frozenset[str]:
+        # TRL waits for its queue meanwhile; what comes out is published, and reserved, when the policy is active.
+        self._activating = self._activator.submit(super().activate, policy)
+        return NOTHING
+
+    def settle(self) -> None:
+        """Wait until the last policy is active. Raises what that failed of, StartAnew too."""
+        activating, self._activating = self._activating, None
+        if activating is not None:
+            activating.result()
+
+    def saved(self, checkpoint: Checkpoint) -> str:
+        self.settle()
+        self._trainer.ask(Command(self._checkpoint_saved(checkpoint)))
+        return self._trainer.decisions.chain
+
+    def close(self) -> None:
+        try:
+            self.settle()
+        finally:
+            self._activator.shutdown()
+            super().close()
 
     def give_up(self, error: BaseException) -> None:
         update, self._update = self._update, None
@@ -151,20 +198,23 @@ class AsyncGateBooks(AsyncBooks):
 class AsyncObserveBooks(AsyncBooks):
     """What the training does is told as facts. Called in a thread of its own, which may wait as long as it likes."""
 
-    def __init__(self, run: LedgerRun, conditions: Conditions, initial: PolicyRef) -> None:
-        super().__init__(run, conditions, initial)
+    def __init__(
+        self, run: LedgerRun, conditions: Conditions, initial: PolicyRef, resumed: Resumed | None = None
+    ) -> None:
+        super().__init__(run, conditions, initial, resumed)
         self._facts: Facts | None = None
         self._ids: tuple[str, ...] = ()
         self._committed: dict[str, Facts] = {}
 
     def take(self, generation: Generation, update_id: str) -> frozenset[str]:
         self._facts = Facts(update_id, generation.rollout_id, _RANK)
-        self._facts.reserve(self._trainer, [row.trajectory_id for row in generation.rows], generation.policy)
+        ids = [row.trajectory_id for row in generation.rows]
+        self._facts.reserve(self._trainer, ids, self.named(generation.policy))
         return NOTHING
 
     def admit(self, rows: Sequence[RowFacts], policy: PolicyRef) -> frozenset[str]:
         if rows:
-            self._open.admit(self._trainer, [observed(row) for row in rows], policy, keep=True)
+            self._open.admit(self._trainer, [observed(row) for row in rows], self.named(policy), keep=True)
         return NOTHING
 
     def stepping(self, trajectory_ids: Sequence[str]) -> None:
@@ -184,8 +234,14 @@ class AsyncObserveBooks(AsyncBooks):
 
     def stepped(self, step: StepFacts) -> None:
         facts = self._committed.pop(step.update_id)
-        facts.record(self._trainer, step.step_id, step_arrays(step))
+        numbered = replace(step, generation=self._numbered(step.generation))
+        facts.record(self._trainer, step.step_id, step_arrays(numbered))
         facts.seal(self._trainer)
+
+    def saved(self, checkpoint: Checkpoint) -> str:
+        record = self._checkpoint_saved(checkpoint)
+        self._trainer.outbox.publish(lambda _: record)
+        return ""
 
     def give_up(self, error: BaseException) -> None:
         """A started update stays open: its rows may be in the weights."""

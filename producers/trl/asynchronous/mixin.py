@@ -10,10 +10,12 @@ from rollbook.producers.trl.asynchronous.forward import Watched
 from rollbook.producers.trl.asynchronous.reading import arrival_of, conditions_of
 from rollbook.producers.trl.asynchronous.session import AsyncSession
 from rollbook.producers.trl.asynchronous.taps import Packer, Queue
-from rollbook.producers.trl.reading import policy_of
+from rollbook.producers.trl.reading import checkpoint_folder, policy_of, resumed_folder
+from rollbook.producers.trl.resuming import Resumed
 from rollbook.producers.trl.run import LedgerRun
+from rollbook.producers.trl.saved import check, read
 from rollbook.producers.trl.session import NothingReleased
-from rollbook.schemas.errors import BadInput
+from rollbook.schemas.errors import BadInput, RollbookError
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.run import Enforcement
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
         def get_batch_samples(self, epoch_iterator: Any, num_batches: int, device: Any) -> tuple[list[Any], Any]: ...
         def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any: ...
         def _sync_weight(self) -> None: ...
+        def _save_checkpoint(self, model: Any, trial: Any) -> None: ...
 else:
     _Trainer = object
 
@@ -45,14 +48,13 @@ _LOG = logging.getLogger("rollbook.producers")
 
 
 class AsyncLedgerMixin(_Trainer):
-    """`Trainer(..., ledger=LedgerRun(settings, "run-1"))`. One process; a training that is resumed is not recorded (in
-    gate mode: refused)."""
+    """`Trainer(..., ledger=LedgerRun(settings, "run-1"))`. One process."""
 
     def __init__(self, *args: Any, ledger: LedgerRun, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._ledger_run = ledger
         self._ledger: AsyncSession | None = None
-        self._ledger_is_resumed = False
+        self._ledger_resumes: Any = None
         self._ledger_begins = False
         self._ledger_packer: Packer | None = None
         self.add_callback(_Steps(self))
@@ -60,7 +62,7 @@ class AsyncLedgerMixin(_Trainer):
     def train(self, *args: Any, **kwargs: Any) -> Any:
         self._ledger = None
         self._ledger_begins = True
-        self._ledger_is_resumed = bool(args[:1] and args[0]) or bool(kwargs.get("resume_from_checkpoint"))
+        self._ledger_resumes = kwargs.get("resume_from_checkpoint", args[0] if args else None)
         try:
             result = super().train(*args, **kwargs)
         except BaseException as error:
@@ -116,6 +118,12 @@ class AsyncLedgerMixin(_Trainer):
                 watched.done(loss, int(self.current_gradient_accumulation_steps))
         return loss
 
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        super()._save_checkpoint(model, trial)
+        if self._ledger_records:
+            with self._ledger_guard():
+                self._ledger_now.saved(checkpoint_folder(self, trial), policy_of(self))
+
     def ledger_stepping(self) -> None:
         """Before each optimizer step; the callback calls it."""
         if not self._ledger_records:
@@ -167,23 +175,29 @@ class AsyncLedgerMixin(_Trainer):
 
     def _ledger_begin(self) -> None:
         """After the first weight sync: the run's initial policy is what the rollout worker starts with."""
-        run, problem = self._ledger_run, ""
-        if self.accelerator.num_processes > 1:
-            problem = f"the training has {self.accelerator.num_processes} processes: the asynchronous mixin knows one"
-        elif self._ledger_is_resumed:
-            problem = "the training is resumed from a checkpoint that the ledger knows nothing of: begin a run anew"
-        if problem and run.enforcement is Enforcement.GATE:
-            raise BadInput(problem)
-        if problem:
+        run, count = self._ledger_run, int(self.accelerator.num_processes)
+        if count > 1:
+            problem = f"the training has {count} processes: the asynchronous mixin knows one"
+            if run.enforcement is Enforcement.GATE:
+                raise BadInput(problem)
             _LOG.warning("training goes on unrecorded: %s", problem)
             return
         try:
-            policy = self._ledger_policy(self.model_version)
-            self._ledger = AsyncSession(run, conditions_of(self), policy, int(self.args.max_staleness))
-        except Exception:
+            self._ledger = self._ledger_session()
+        except Exception as error:
             if run.enforcement is Enforcement.GATE:
                 raise
-            _LOG.warning("training goes on unrecorded", exc_info=True)
+            known = isinstance(error, RollbookError)
+            _LOG.warning("training goes on unrecorded: %s", error, exc_info=not known)
+
+    def _ledger_session(self) -> AsyncSession:
+        run, weights, resumed = self._ledger_run, policy_of(self), None
+        if self._ledger_resumes:
+            folder = resumed_folder(self, self._ledger_resumes)
+            resumed = Resumed(*read(folder))
+            check(resumed.saved, folder, run_id=run.run_id, learner_id=run.learner_id, weights=weights)
+        initial = weights.model_copy(update={"version": self.model_version})
+        return AsyncSession(run, conditions_of(self), initial, int(self.args.max_staleness), resumed)
 
     def _ledger_arrived(self, sample: Any) -> None:
         """A sample left the queue: TRL has not looked at its version yet."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
+from pathlib import Path
 
 from rollbook.producers.identity import new_id
 from rollbook.producers.trl.asynchronous.books import (
@@ -18,15 +19,19 @@ from rollbook.producers.trl.asynchronous.books import (
 )
 from rollbook.producers.trl.asynchronous.intake import Arrival, Formed, Intake
 from rollbook.producers.trl.facts import Conditions, Generation, MicroStep, RowFacts, StepFacts
+from rollbook.producers.trl.resuming import Resumed
 from rollbook.producers.trl.run import LedgerRun
+from rollbook.producers.trl.saved import Saved, write
 from rollbook.producers.trl.watcher import Watcher
 from rollbook.schemas.digests import FloatArray
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.reward import DiscardReason
 from rollbook.schemas.records.run import Enforcement
+from rollbook.schemas.records.update import Checkpoint
 
 _CLOSE_S = 30.0
+_NAME_CHARACTERS = 160
 _LOG = logging.getLogger("rollbook.producers")
 Ask = Callable[[AsyncBooks], frozenset[str]]
 
@@ -52,7 +57,14 @@ class AsyncSession:
     """The training's thread calls it. In gate mode it waits for the ledger and raises; in observe mode it does neither,
     and after a failure of its own it does nothing at all. `max_staleness` is TRL's."""
 
-    def __init__(self, run: LedgerRun, conditions: Conditions, initial: PolicyRef, max_staleness: int) -> None:
+    def __init__(
+        self,
+        run: LedgerRun,
+        conditions: Conditions,
+        initial: PolicyRef,
+        max_staleness: int,
+        resumed: Resumed | None = None,
+    ) -> None:
         self._run = run
         self._conditions = conditions
         self._observes = run.enforcement is Enforcement.OBSERVE
@@ -63,7 +75,7 @@ class AsyncSession:
         self._formed: dict[int, Formed] = {}
         self._taken: dict[int, tuple[Arrival | None, ...]] = {}
         self._micro_batches = 0
-        self._steps = 0
+        self._steps = 0 if resumed is None else resumed.saved.next_rollout_id
         self._step: _Step | None = None
         self._unreleased: list[str] = []
         self._unrecorded: deque[_Step] = deque()
@@ -72,9 +84,9 @@ class AsyncSession:
         self._books: AsyncBooks | None = None
         self._watcher: Watcher | None = None
         if self._observes:
-            self._watcher = Watcher(AsyncObserveBooks(run, conditions, initial))
+            self._watcher = Watcher(AsyncObserveBooks(run, conditions, initial, resumed))
         else:
-            self._books = AsyncGateBooks(run, conditions, initial)
+            self._books = AsyncGateBooks(run, conditions, initial, resumed)
             self._books.open()
 
     @property
@@ -179,6 +191,25 @@ class AsyncSession:
         """They are there."""
         self._ask(lambda books: books.activate(policy))
         self._policies[policy.version] = self._policy = policy
+
+    def saved(self, folder: Path, weights: PolicyRef) -> None:
+        """TRL has saved these weights into the folder; `weights` under its global_step."""
+        name = self._run.learner_id[:_NAME_CHARACTERS]
+        checkpoint = Checkpoint(id=f"{name}-{weights.version}-{new_id()}", digest=weights.artifact_hash)
+        chain = "" if self._books is None else self._books.saved(checkpoint)
+        if self._books is None:
+            self._ask(lambda books: _nothing(books.saved(checkpoint)))
+        saved = Saved(
+            run_id=self._run.run_id,
+            learner_id=self._run.learner_id,
+            checkpoint=checkpoint,
+            step=weights.version,
+            policy=self._policy,
+            next_rollout_id=self._steps,
+            chain=chain,
+            unreleased=tuple(self._unreleased),
+        )
+        write(folder, saved, ())
 
     def close(self, error: BaseException | None) -> None:
         """The training has ended, or has failed."""
@@ -288,5 +319,5 @@ class AsyncSession:
             _LOG.warning("on_step failed at update %s", step.update_id, exc_info=True)
 
 
-def _nothing(_: None) -> frozenset[str]:
+def _nothing(_: object) -> frozenset[str]:
     return NOTHING

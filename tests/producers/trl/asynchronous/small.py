@@ -5,7 +5,7 @@ TRL's tree attention is a CUDA kernel fetched from a hub: its stand-in here comp
 
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -73,6 +73,7 @@ class Shape:
     lags: dict[int, int] = field(default_factory=dict)
     drifted: frozenset[int] = frozenset()
     unrewarded: frozenset[int] = frozenset()
+    options: dict[str, Any] = field(default_factory=dict)
 
     def version(self, group: int) -> int:
         """What the group is sampled with: the newest weights that can be there when TRL first draws of it, less its
@@ -81,7 +82,8 @@ class Shape:
             return 1
         dropped = sum(lag > self.max_staleness and other < group for other, lag in self.lags.items())
         micro_batch = (group - dropped) * GROUP // self.rows
-        return max(1, 1 + (micro_batch - 1) // self.accumulation - self.lags.get(group, 0))
+        syncs = (micro_batch - 1) // self.accumulation // int(self.options.get("weight_sync_steps", 1))
+        return max(1, 1 + syncs - self.lags.get(group, 0))
 
 
 class Weights:
@@ -211,7 +213,7 @@ def train(
     shape: Shape,
     ledger: LedgerRun | None = None,
     kind: Any = None,
-    tune: Callable[[Any], None] | None = None,
+    resume: str | None = None,
 ) -> Any:
     """A trainer that has trained."""
     torch.set_num_threads(1)
@@ -231,10 +233,10 @@ def train(
         use_cpu=True,
         bf16=False,
         report_to=[],
-        save_strategy="no",
         logging_strategy="no",
         disable_tqdm=True,
         seed=3,
+        **{"save_strategy": "no", **shape.options},
     )
     weights = Weights()
     given: dict[str, Any] = {} if ledger is None else {"ledger": ledger}
@@ -246,9 +248,7 @@ def train(
         weight_transfer=weights,
         **given,
     )
-    if tune is not None:
-        tune(trainer)
-    trainer.train()
+    trainer.train(resume_from_checkpoint=resume)
     return trainer
 
 

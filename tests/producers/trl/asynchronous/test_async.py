@@ -5,19 +5,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 pytest.importorskip("trl", reason="TRL is not installed: install rollbook[trl]")
 
 from rollbook.infra.settings import Settings, Topic
-from rollbook.producers import Options, new_id
+from rollbook.producers import Options, Trainer, new_id
 from rollbook.producers.redaction import Redaction, Treatment
-from rollbook.producers.trl import LedgerRun, StepFacts
-from rollbook.schemas.records.decision import Decision, Outcome
+from rollbook.producers.trl import Generation, LedgerRun, StepFacts
+from rollbook.producers.trl.asynchronous.books import AsyncGateBooks
+from rollbook.replay.bundle.cohort import read_cohort
+from rollbook.replay.bundle.model import StageId
+from rollbook.replay.engine import replay_cohort
+from rollbook.replay.result import Outcome, Verdict
+from rollbook.schemas.records.decision import Decision
+from rollbook.schemas.records.decision import Outcome as Decided
+from rollbook.schemas.records.policy import PolicyPrepared
 from rollbook.schemas.records.reward import Discarded, DiscardReason
 from rollbook.schemas.records.run import Enforcement
+from rollbook.schemas.records.update import Commit, ReserveItem
 from rollbook.tests.producers.trl.asynchronous.small import MaskingTrainer, Shape, on_cpu, train
+from rollbook.tests.producers.trl.records import check_consistent
+from rollbook.tests.producers.trl.replayed import bundles_of
 from rollbook.tests.producers.trl.tiny import fingerprint, model, torch
 from rollbook.tests.producers.world import PATIENT, read_topic
 
@@ -41,7 +50,7 @@ def decisions(run: LedgerRun) -> list[Decision]:
 
 
 def accepted(found: Sequence[Decision], record_type: str) -> int:
-    return sum(one.record_type == record_type and one.outcome is Outcome.ACCEPTED for one in found)
+    return sum(one.record_type == record_type and one.outcome is Decided.ACCEPTED for one in found)
 
 
 def reasons(found: Sequence[Decision], record_type: str) -> list[str]:
@@ -52,8 +61,9 @@ def weights(of: Any) -> Any:
     return torch.cat([one.detach().flatten() for _, one in sorted(of.state_dict().items())])
 
 
-@pytest.mark.parametrize("enforcement", list(Enforcement))
-@pytest.mark.parametrize("token_budget", [0, 48])
+@pytest.mark.parametrize(
+    ("enforcement", "token_budget"), [(Enforcement.GATE, 0), (Enforcement.GATE, 48), (Enforcement.OBSERVE, 48)]
+)
 def test_the_final_weights_are_those_of_plain_trl_and_the_log_tells_of_every_update(
     processed: Settings, tmp_path: Path, enforcement: Enforcement, token_budget: int
 ) -> None:
@@ -65,7 +75,7 @@ def test_the_final_weights_are_those_of_plain_trl_and_the_log_tells_of_every_upd
     assert fingerprint(recorded) == plain
     assert recorded.ledger_lost == 0
     found = decisions(run)
-    assert [(one.record_type, one.reason) for one in found if one.outcome is Outcome.REJECTED or one.violation] == []
+    assert [(one.record_type, one.reason) for one in found if one.outcome is Decided.REJECTED or one.violation] == []
     kinds = ("Reserve", "Admit", "UpdateStarted", "Commit", "RecordingSealed", "PolicyPrepared", "Activate")
     assert [accepted(found, kind) for kind in kinds] == [4, 8, 4, 4, 4, 4, 4]
     assert len(seen) == 4
@@ -124,27 +134,73 @@ def test_a_row_without_a_reward_is_a_failure_and_is_not_trained_on(processed: Se
     assert [len(step.rows) for step in seen] == [5, 6, 6, 6]
 
 
-def test_the_loss_is_put_together_from_the_recorded_rows(processed: Settings, tmp_path: Path) -> None:
+@pytest.mark.parametrize("enforcement", list(Enforcement))
+def test_every_optimizer_step_is_computed_again_out_of_the_log(
+    processed: Settings, tmp_path: Path, enforcement: Enforcement
+) -> None:
+    run = ledger(processed, enforcement)
+    train(tmp_path / "run", Shape(drifted=frozenset({1}), unrewarded=frozenset({10})), run)
+    report = bundles_of(run, tmp_path / "bundles")
+    assert (report.problems, report.without_update) == ((), ())
+    assert len(report.steps) == 4
+    for written in report.written:
+        cohort = read_cohort(written.path)
+        result = replay_cohort(cohort)
+        assert result.verdict is Verdict.PASSED, result
+        (rank,), (bundle,) = result.ranks, cohort.bundles
+        passed = {stage.stage for stage in rank.stages if stage.outcome is Outcome.PASSED}
+        assert StageId.ADVANTAGE_ESTIMATE in passed
+        named = bundle.index.config.conventions
+        assert named is not None
+        assert str(named.advantages) == "trl 1.16.0 async"
+        if bundle.index.identity.actor_step_id is not None:
+            assert StageId.LOSS_POLICY in passed
+            assert str(named.loss) == "trl 1.16.0 async"
+
+
+@pytest.mark.parametrize("enforcement", list(Enforcement))
+def test_a_training_goes_on_from_its_checkpoint_in_the_same_run(
+    processed: Settings, tmp_path: Path, enforcement: Enforcement
+) -> None:
+    """Weights go to the worker after every second step: the checkpoint holds one update that no policy has yet."""
+    options = {"save_strategy": "steps", "save_steps": 3, "weight_sync_steps": 2, "save_total_limit": None}
+    shape = Shape(steps=4, options=options)
+    plain = train(tmp_path / "plain", shape)
+    resumed = train(tmp_path / "plain", shape, resume=str(tmp_path / "plain/out/checkpoint-3"))
+    run, folder = ledger(processed, enforcement), tmp_path / "with"
+    first = train(folder, shape, run)
+    second = train(folder, shape, run, resume=str(folder / "out/checkpoint-3"))
+    assert [fingerprint(one) for one in (first, second)] == [fingerprint(one) for one in (plain, resumed)]
+    assert (first.ledger_lost, second.ledger_lost) == (0, 0)
+    check_consistent(processed, run.run_id)
+    prepared = records(run, Topic.LIFECYCLE, PolicyPrepared)
+    commits = [one.update_id for one in records(run, Topic.LIFECYCLE, Commit)]
+    assert [one.version for one in prepared] == [2, 3, 4, 5]
+    assert [list(one.update_ids) for one in prepared] == [commits[:2], commits[2:4], commits[2:3], commits[4:]]
+
+
+def test_a_row_that_another_learner_holds_is_not_trained_on(
+    processed: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[StepFacts] = []
-    train(tmp_path, Shape(drifted=frozenset({1})), ledger(processed, on_step=seen.append))
-    for step in seen:
-        at, losses = 0, []
-        for micro in step.micro_steps:
-            rows, masks = step.rows[at : at + len(micro.rows)], step.loss_masks[at : at + len(micro.rows)]
-            total = 0.0
-            for row, mask, current in zip(rows, masks, micro.log_probs, strict=True):
-                ratio = np.exp(current[: len(mask)].astype(np.float64) - row.behavior)[mask]
-                total -= np.minimum(ratio * row.advantage, np.clip(ratio, 0.8, 1.2) * row.advantage).sum()
-            losses.append(total / sum(int(mask.sum()) for mask in masks))
-            at += len(micro.rows)
-        assert step.loss == pytest.approx(np.mean(losses), abs=1e-6)
-        groups = {row.identity.group_id for row in step.rows}
-        for group in groups:
-            rewards = [row.raw_reward or 0.0 for row in step.generation.rows if row.identity.group_id == group]
-            assert len(rewards) == 4, "with those that other steps train on"
-            for row in (row for row in step.rows if row.identity.group_id == group):
-                expected = ((row.raw_reward or 0.0) - np.mean(rewards)) / (np.std(rewards) + 1e-8)
-                assert row.advantage == pytest.approx(expected, abs=1e-6)
+    run = ledger(processed, on_step=seen.append)
+    taken: list[str] = []
+    take = AsyncGateBooks.take
+
+    def after_another(books: AsyncGateBooks, generation: Generation, update_id: str) -> frozenset[str]:
+        with Trainer(processed, run.run_id, f"other-{generation.rollout_id}", options=PATIENT) as other:
+            other.start()
+            with other.update(0) as update:
+                wanted = generation.rows[0].trajectory_id
+                update.reserve([ReserveItem(trajectory_id=wanted, expected_revision=2)], generation.policy)
+                taken.append(wanted)
+                return take(books, generation, update_id)
+
+    monkeypatch.setattr(AsyncGateBooks, "take", after_another)
+    train(tmp_path, Shape(steps=2), run)
+    assert len(taken) == 2
+    assert [len(step.rows) for step in seen] == [5, 5]
+    assert not {row.trajectory_id for step in seen for row in step.rows}.intersection(taken)
 
 
 def test_a_broker_that_is_dead_costs_an_observed_training_a_warning(
