@@ -27,7 +27,7 @@ from rollbook.schemas.records.common import (
 )
 from rollbook.schemas.records.decision import Decision, Outcome
 from rollbook.schemas.records.payload import SegmentPayload, StepRecording
-from rollbook.schemas.records.reward import RewardItem, RewardReady
+from rollbook.schemas.records.reward import RewardFailed, RewardFailure, RewardItem, RewardReady
 from rollbook.schemas.records.rollout import FinishReason, Generated, Provenance, Purpose, TaskSource
 from rollbook.schemas.records.run import Enforcement, GenerationContract, RunConfigured
 from rollbook.schemas.records.update import (
@@ -167,15 +167,21 @@ class Story:
             chain="0" * 64,
         )
 
-    def group(self, group_id: str, raw_rewards: Sequence[float] = (1.0, 0.0), worker: str = "worker-0") -> list[str]:
-        """A group, generated and rewarded; its trajectories."""
+    def group(
+        self, group_id: str, raw_rewards: Sequence[float | None] = (1.0, 0.0), worker: str = "worker-0"
+    ) -> list[str]:
+        """A group, generated and rewarded (None: nothing could score it); its trajectories."""
         ids = [f"{group_id}.{index}" for index in range(len(raw_rewards))]
         for index, raw in enumerate(raw_rewards):
-            row = row_of(ids[index], group_id, raw, length=4 + index, seed=len(self.rows))
+            row = row_of(ids[index], group_id, raw or 0.0, length=4 + index, seed=len(self.rows))
             self.rows[ids[index]] = row
             self._generated(row, index, len(ids), worker)
-        items = (RewardItem(trajectory_id=name, raw_reward=raw) for name, raw in zip(ids, raw_rewards, strict=True))
-        self.accepted(RewardReady, items=tuple(items), reward=RULE, remote=self.remote_rewards, label_hash="labels-1")
+        rewards = {name: raw for name, raw in zip(ids, raw_rewards, strict=True) if raw is not None}
+        items = tuple(RewardItem(trajectory_id=name, raw_reward=raw) for name, raw in rewards.items())
+        self.accepted(RewardReady, items=items, reward=RULE, remote=self.remote_rewards, label_hash="labels-1")
+        for name in sorted(set(ids) - rewards.keys()):
+            reason = RewardFailure.INVALID_OUTPUT
+            self.accepted(RewardFailed, trajectory_id=name, reason=reason, retriable=False, text="")
         return ids
 
     def _generated(self, row: TrainedRow, index: int, size: int, worker: str) -> None:
@@ -194,10 +200,16 @@ class Story:
             provenance=Provenance(rollout_partition_id=f"batch-{worker}", worker_id=worker),
         )
 
-    def reserve(self, update_id: str, ids: Sequence[str], drifted: Sequence[str] = (), part: int = 0) -> None:
+    def reserve(
+        self,
+        update_id: str,
+        ids: Sequence[str],
+        drifted: Sequence[str] = (),
+        part: int = 0,
+        mode: ReserveMode = ReserveMode.ALL,
+    ) -> None:
         """Reserve and admit; those named as drifted are refused."""
         items = tuple(ReserveItem(trajectory_id=name, expected_revision=2) for name in ids)
-        mode = ReserveMode.ALL
         self._of(Reserve, update_id, part=part, policy=WEIGHTS, items=items, mode=mode)
         figures = tuple(self._figures(name, 1.0 if name in drifted else 0.01) for name in ids)
         self._of(Admit, update_id, part=part, policy=WEIGHTS, own_updates=0, items=figures)
