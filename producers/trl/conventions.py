@@ -23,6 +23,8 @@ _SERIES = "1.16."
 """Releases that compute as VERSION does; another is named as what it is, which replay then says it does not know."""
 TOKEN_LOSSES = frozenset({"dapo", "cispo", "vespo"})
 """Losses that are divided by the tokens of the whole generation."""
+_BEYOND = "+aux_loss"
+"""What no convention computes, in a name that replay does not know."""
 ASYNC = "async"
 """TRL's name of its asynchronous trainer, and replay's of that one's loss and advantages."""
 MICRO_BATCH_LOSSES = frozenset({"bnpo", ASYNC})
@@ -40,7 +42,9 @@ def conventions_of(step: StepFacts) -> Conventions:
         advantages=_named(
             conditions, "+".join([advantages_name(conditions.aggregation, conditions.scale), *_unknown(step)])
         ),
-        loss=_named(conditions, "+".join([loss_name(conditions.loss, conditions.level), *_beyond(step)])),
+        loss=_named(
+            conditions, loss_name(conditions.loss, conditions.level) + ("" if conditions.is_plain else _BEYOND)
+        ),
         tau_pos=positive,
         tau_neg=negative,
         whole_batch=_whole_batch(step),
@@ -68,14 +72,6 @@ def loss_name(loss_type: str, level: str) -> str:
     return loss_type if level == "token" else f"{loss_type} of sequences"
 
 
-def _beyond(step: StepFacts) -> Iterator[str]:
-    """What no convention computes; a loss with it in its name is one that replay does not know."""
-    if not step.conditions.is_plain:
-        yield "aux_loss"
-    if any(all(step.is_left_out(row) for row in step.rows_of(micro)) for micro in step.micro_steps):
-        yield "unscored_micro_batch"
-
-
 def _unknown(step: StepFacts) -> Iterator[str]:
     """The asynchronous trainer normalises conversations: where a group has more or fewer rows than conversations, it
     does not tell which rows are of one."""
@@ -92,14 +88,10 @@ def _named(conditions: Conditions, name: str) -> NamedConvention:
 
 
 def _whole_batch(step: StepFacts) -> WholeBatch:
-    """Rows that are left out of a recording are still rows of the mean."""
-    kind, left_out = step.conditions.loss, any(step.is_left_out(row) for row in step.rows)
+    kind = step.conditions.loss
     if kind in TOKEN_LOSSES:
         return WholeBatch(tokens=step.batch_tokens * step.ranks, ranks=float(step.ranks))
-    return WholeBatch(
-        sequences=float(len(step.rows)) if left_out and kind not in MICRO_BATCH_LOSSES else None,
-        length=float(step.conditions.max_completion_length) if kind == "dr_grpo" else None,
-    )
+    return WholeBatch(length=float(step.conditions.max_completion_length) if kind == "dr_grpo" else None)
 
 
 def _correction(given: SamplerCorrection) -> Correction:

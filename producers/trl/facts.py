@@ -166,10 +166,6 @@ class StepFacts:
     def rows_of(self, micro: MicroStep) -> tuple[RowFacts, ...]:
         return tuple(self.generation.rows[index] for index in micro.rows)
 
-    def is_left_out(self, row: RowFacts) -> bool:
-        """Whether the ledger knows nothing that could be said of it: it was refused for having no reward."""
-        return row.raw_reward is None and row.trajectory_id in self.refused
-
     @cached_property
     def loss_masks(self) -> tuple[Mask, ...]:
         return tuple(row.loss_mask & (row.trajectory_id not in self.refused) for row in self.rows)
