@@ -54,6 +54,13 @@ MOUNTS = (
         "dead-letters --partition 0",
     ),
     Mount(
+        "history",
+        "infra.history_cli",
+        _GROUP,
+        "Export and show offset ranges of the log.",
+        "history export --run RUN --out run.avro",
+    ),
+    Mount(
         "materialize",
         "replay.materialize_cli",
         _COMMAND,

@@ -2,23 +2,18 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from rollbook.infra.settings import Settings
+from rollbook.infra.settings import Topic
 from rollbook.replay.bundle.model import Redaction
 from rollbook.replay.bundle.redaction import DEFAULT_REDACTION, Redactor, check_policy
-from rollbook.replay.history.kafka import KafkaLog
-from rollbook.replay.history.ranges import parse_range
-from rollbook.replay.history.source import LogSource
-from rollbook.replay.materialize.commits import Watch
+from rollbook.replay.history.progress import progress
+from rollbook.replay.history.targets import Targets, opened
 from rollbook.replay.materialize.form import BundleFormat, Form
 from rollbook.replay.materialize.materialize import Wanted, materialize
 from rollbook.replay.materialize.report import MEANING, MaterializeReport, Problem, Written
@@ -36,11 +31,12 @@ def materialize_command(
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Folder for the bundles; made where it does not exist.")
     ],
-    offset_range: Annotated[
-        str | None,
+    targets: Annotated[
+        list[str] | None,
         typer.Argument(
-            metavar="[RANGE]",
-            help="lifecycle:PARTITION:START-END, END exclusive, either side left out for an open one.",
+            metavar="[RANGE|FILE]...",
+            help="lifecycle:PARTITION:START-END, END exclusive, either side left out for an open one or a time as "
+            "@ISO8601; or an exported file to take it from.",
             show_default=False,
         ),
     ] = None,
@@ -70,24 +66,22 @@ def materialize_command(
     """
     if update is not None and run is None:
         raise BadInput("--update goes with --run, since a range may hold updates of several runs: add --run RUN")
-    if (offset_range is None) == (run is None):
-        raise BadInput("say what to materialize: either a RANGE such as lifecycle:0:0-5000, or --run RUN")
     form = Form(bundle_format, redactor_of(redact) if redact else None)
-    settings = Settings.from_env()
     _check_folder(out)
     written: list[Written] = []
     try:
-        with KafkaLog(settings) as log:
-            wanted = _wanted(log, settings, offset_range, run, update)
-            with _progress() as watch:
-                report = materialize(log, wanted, out, watch, form=form, told=written.append)
+        with opened(targets or (), run) as of, progress() as watch:
+            wanted = _wanted(of, update)
+            reports = [materialize(of.log, one, out, watch, form=form, told=written.append) for one in wanted]
     except BaseException:
         _print_cut_short(written)
         raise
-    _print(report)
-    if not report.updates:
-        raise AnswerNo(f"{_what(wanted)}: no committed update is there{_undecided(report)}")
-    if not report.complete:
+    for report in reports:
+        _print(report)
+    if not any(report.updates for report in reports):
+        where = ", ".join(f"{_what(one)}{_undecided(report)}" for one, report in zip(wanted, reports, strict=True))
+        raise AnswerNo(f"{where}: no committed update is there")
+    if not all(report.complete for report in reports):
         raise typer.Exit(1)
 
 
@@ -110,10 +104,13 @@ def redactor_of(wanted: Sequence[str]) -> Redactor:
     return Redactor(policy)
 
 
-def _wanted(log: LogSource, settings: Settings, text: str | None, run: str | None, update: str | None) -> Wanted:
-    if run is not None:
-        return Wanted.of_run(run, log, settings, update)
-    return Wanted.of_range(parse_range(text or "", settings), settings)
+def _wanted(of: Targets, update: str | None) -> list[Wanted]:
+    if of.run_id is not None:
+        if of.are_named:
+            raise BadInput("say what to materialize: either a RANGE such as lifecycle:0:0-5000, or --run RUN")
+        return [Wanted.of_run(of.run_id, of.log, of.settings, update)]
+    lifecycle = of.settings.topic(Topic.LIFECYCLE)
+    return [Wanted.of_range(one, of.settings) for one in of.ranges if of.are_named or one.topic == lifecycle]
 
 
 def _check_folder(out: Path) -> None:
@@ -176,22 +173,3 @@ def _undecided(report: MaterializeReport) -> str:
     if left is None:
         return ""
     return f" (offsets {left.first} to {left.end - 1} are not decided yet: see that `rollbook processor run` is up)"
-
-
-@contextmanager
-def _progress() -> Iterator[Watch]:
-    """A bar where a person looks, nothing elsewhere."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda *_: None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        tasks = {}
-
-        def watch(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what, total=total)
-            bar.update(tasks[what], completed=done, total=total)
-
-        yield watch

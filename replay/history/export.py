@@ -1,22 +1,20 @@
 """Export: offset ranges, or a run, of a log into one file that everything else then works from."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.ledger.keys import POSITION, parse_key
 from rollbook.replay.history.container import Contents, Section, Total, write
+from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.referenced import Referenced
 from rollbook.replay.history.source import LogSource, StoredRecord
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.schemas.partition import partition_of
-
-Watch = Callable[[str, int, int], None]
-"""Told what is being read, how many of its offsets are done, and how many there are."""
 
 _PER_RUN = (Topic.LIFECYCLE, Topic.DECISIONS, Topic.LEDGER)
 _WATCH_EVERY = 1_000

@@ -1,16 +1,13 @@
 """Which updates were committed in a range, and what became of them: one pass over the decisions, from the range's
 first record to the last decision there is, since seals and roll-backs come later."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rollbook.replay.history.decisions import DecisionLog
+from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import Bounds
 from rollbook.replay.materialize.rollbacks import Commits, Undone
 from rollbook.schemas.records.decision import Decision, Outcome
-
-Watch = Callable[[str, int, int], None]
-"""Told what is being done, how much of it is done, and how much there is."""
 
 
 @dataclass(slots=True)

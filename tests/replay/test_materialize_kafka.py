@@ -1,5 +1,6 @@
 """`rollbook materialize` on a run that the real clients and the real processor left on the real broker."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -141,7 +142,8 @@ def test_what_was_written_before_the_broker_failed_is_listed(
         ),
         (["lifecycle:0:-", "--format", "2"], 2, "'2' is not one of '1.0.0', '1.1.0'"),
         (["lifecycle"], 2, "is not an offset range"),
-        ([], 2, "either a RANGE such as lifecycle:0:0-5000, or --run RUN"),
+        ([], 2, "an offset range such as lifecycle:0:0-5000, an exported file, or --run RUN"),
+        (["gone.avro"], 2, "gone.avro does not exist: give an exported history"),
         (["lifecycle:0:-", "--run", "r"], 2, "either a RANGE such as lifecycle:0:0-5000, or --run RUN"),
         (["lifecycle:0:-", "--update", "u"], 2, "--update goes with --run"),
         (["--update", "u"], 2, "--update goes with --run, since a range may hold updates of several runs: add --run"),
@@ -211,3 +213,29 @@ def test_payloads_that_retention_took_are_told(
     for line, update in zip(told, lost.updates, strict=False):
         assert f"update {update}: payload_gone: A payload is not retained any more. payload {topic}:" in line
     assert tree(tmp_path) == {}
+
+
+def test_an_exported_run_gives_the_same_bundles_without_a_broker(
+    trained: TrainedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, run = tmp_path / "run.avro", ["--run", trained.run_id]
+    assert rollbook(["history", "export", *run, "--payloads", "--out", str(file)]) == 0
+    assert rollbook(["history", "show", *run, "--json"]) == 0
+    shown = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert rollbook(["materialize", *run, "--out", str(tmp_path / "kafka")]) == 0
+    monkeypatch.setenv("ROLLBOOK_BOOTSTRAP_SERVERS", f"127.0.0.1:{free_port()}")
+    monkeypatch.delenv("ROLLBOOK_TOPIC_PREFIX")
+    assert rollbook(["materialize", str(file), *run, "--out", str(tmp_path / "run")]) == 0
+    assert rollbook(["materialize", str(file), "--out", str(tmp_path / "all")]) == 0
+    assert tree(tmp_path / "run") == tree(tmp_path / "all") == tree(tmp_path / "kafka") != {}
+    capsys.readouterr()
+    assert rollbook(["history", "show", str(file), *run, "--json"]) == 0
+    from_file = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    own = [one for one in from_file if "payloads" not in one["topic"]]
+    assert own == shown
+    assert {one["record"]["run_id"] for one in own if one["type"] == "Decision"} == {trained.run_id}
+    assert rollbook(["history", "show", str(file), "--type", "Commit", "--limit", "1"]) == 0
+    assert "Commit" in capsys.readouterr().out
+    assert rollbook(["history", "show", str(file), "--type", "RunClosed"]) == 1
+    assert rollbook(["history", "export", str(file), "--out", str(file)]) == 2
+    assert "an export replaces nothing" in capsys.readouterr().err

@@ -1,0 +1,156 @@
+"""`rollbook history export` and `show`: offset ranges of the log as a file, and as a page."""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rollbook.infra.looking.show import SHOWN, at, console, print_json, shown
+from rollbook.processors.ledger.keys import parse_key
+from rollbook.replay.history.export import export as export_ranges
+from rollbook.replay.history.export import is_of_run
+from rollbook.replay.history.progress import progress
+from rollbook.replay.history.source import StoredRecord
+from rollbook.replay.history.targets import Targets, opened
+from rollbook.replay.text import plural, visible
+from rollbook.schemas.codec import Decoded, UndecodableRecord, unwrap
+from rollbook.schemas.errors import AnswerNo
+
+app = typer.Typer(help="Export and show offset ranges of the log.")
+
+TargetTexts = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[RANGE|FILE]...",
+        help="TOPIC:PARTITION:START-END, END exclusive, either side left out for an open one or a time as @ISO8601; or "
+        "an exported file to take it from.",
+        show_default=False,
+    ),
+]
+Run = Annotated[str | None, typer.Option("--run", help="Only this run; without a range all of it.")]
+
+
+@app.callback()
+def _group() -> None:
+    """Export and show offset ranges of the log."""
+
+
+@app.command(epilog="Example: rollbook history export --run my-run --payloads --out my-run.avro")
+def export(
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The file to write; it must not exist.")],
+    targets: TargetTexts = None,
+    run: Run = None,
+    payloads: Annotated[
+        bool, typer.Option("--payloads", help="Also the payloads that the exported lifecycle records name.")
+    ] = False,
+) -> None:
+    """Write the committed records of ranges, or of a run, to one file, from which every command works as from Kafka.
+
+    It is a compressed Avro object container: offsets, timestamps, keys, headers and the original bytes of each record,
+    the schemas that they were written under, and a digest of each range. The same ranges give the same bytes. A run's
+    ranges are its lifecycle, its decisions and its ledger.
+    """
+    with opened(targets or (), run) as of, progress() as watch:
+        done = export_ranges(of.log, of.settings, of.ranges, out, run_id=run, payloads=payloads, watch=watch)
+    for section, total in zip(done.sections, done.totals, strict=True):
+        print(f"{section}  {plural(total.records, 'record')}  {total.digest}")
+    print(f"written: {visible(done.path, limit=4096)}")
+
+
+@app.command(epilog="Example: rollbook history show lifecycle:0:0-100 --type Commit")
+def show(
+    targets: TargetTexts = None,
+    run: Run = None,
+    record_type: Annotated[
+        list[str] | None, typer.Option("--type", help="Only of this record type, such as Commit; repeatable.")
+    ] = None,
+    naming: Annotated[
+        str | None, typer.Option(metavar="ID", help="Only records whose bytes contain this id.", show_default=False)
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=1_000_000_000,
+            show_default=f"{SHOWN} in the table, all as JSON",
+            help="Only the first N of them.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Each record whole, as a line of JSON.")] = False,
+) -> None:
+    """Print the committed records of ranges, of a run, or of exported files. Exits 1 when there is none."""
+    with opened(targets or (), run) as of:
+        found = islice(_found(of, record_type or (), naming), limit or (None if as_json else SHOWN + 1))
+        count = 0
+        for count, (stored, decoded) in enumerate(found, start=1):
+            if as_json:
+                print_json(_whole(stored, decoded))
+            elif limit is None and count > SHOWN:
+                console().print("... and more; --limit shows as many as you like, --json all")
+            else:
+                print(_line(stored, decoded))
+        if not count:
+            raise AnswerNo(f"no such record is in {', '.join(map(str, of.ranges))}")
+
+
+def _found(
+    of: Targets, types: list[str] | tuple[str, ...], naming: str | None
+) -> Iterator[tuple[StoredRecord, Decoded | None]]:
+    for one in of.ranges:
+        bounds = one.resolved(of.log)
+        for stored in of.log.read(one.topic, one.partition, bounds.first, bounds.end):
+            if of.run_id is not None and not is_of_run(stored, of.run_id):
+                continue
+            if naming is not None and naming.encode() not in (stored.value or b"") + (stored.key or b""):
+                continue
+            decoded = _decoded(stored)
+            if not types or (decoded is not None and decoded.model.__name__ in types):
+                yield stored, decoded
+
+
+def _decoded(stored: StoredRecord) -> Decoded | None:
+    try:
+        return unwrap(stored.value or b"")
+    except UndecodableRecord:  # dead letters, chunks of payloads, removed keys
+        return None
+
+
+def _line(stored: StoredRecord, decoded: Decoded | None) -> str:
+    kind = "" if decoded is None else decoded.model.__name__
+    size = "removed" if stored.value is None else f"{len(stored.value):,} B"
+    return f"{stored.place}  {at(stored.timestamp_ms)}  {kind:<16} {size:>12}  {shown(_key(stored))}"
+
+
+def _key(stored: StoredRecord) -> str:
+    key = stored.key or b""
+    try:
+        return " ".join(map(str, parse_key(key)))
+    except ValueError:
+        return key.decode(errors="backslashreplace")
+
+
+def _whole(stored: StoredRecord, decoded: Decoded | None) -> dict[str, Any]:
+    """Bytes that are no text are hexadecimal."""
+    return {
+        "topic": stored.topic,
+        "partition": stored.partition,
+        "offset": stored.offset,
+        "timestamp_ms": stored.timestamp_ms,
+        "key": None if stored.key is None else stored.key.decode(errors="backslashreplace"),
+        "headers": {name: None if value is None else value.hex() for name, value in stored.headers},
+        "size": None if stored.value is None else len(stored.value),
+        "sha256": stored.sha256,
+        "type": None if decoded is None else decoded.model.__name__,
+        "schema": None if decoded is None or stored.value is None else stored.value[2:10].hex(),
+        "record": None if decoded is None else _plain(decoded.fields),
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value

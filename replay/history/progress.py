@@ -1,0 +1,38 @@
+"""Progress of long work: a bar where a person looks, nothing elsewhere."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+Watch = Callable[[str, int, int], None]
+"""Told what is being done, how much of it is done, and how much there is."""
+
+
+@contextmanager
+def progress() -> Iterator[Watch]:
+    """Bars on standard error, with counts, rate and time."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda *_: None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def watch(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=total, rate="")
+            task = tasks[what]
+            bar.update(task, completed=done, total=total)
+            speed = bar.tasks[task].finished_speed or bar.tasks[task].speed
+            bar.update(task, rate="" if speed is None else f"{speed:,.0f}/s")
+
+        yield watch

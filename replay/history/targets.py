@@ -1,0 +1,58 @@
+"""What a command is to work on: offset ranges or a run, of the cluster or of exported files."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rollbook.infra.settings import Settings
+from rollbook.replay.history.export import ranges_of_run
+from rollbook.replay.history.file import FileLog
+from rollbook.replay.history.kafka import KafkaLog
+from rollbook.replay.history.ranges import OffsetRange, parse_range
+from rollbook.replay.history.source import LogSource
+from rollbook.replay.text import visible
+from rollbook.schemas.errors import BadInput
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """An open log, the settings that name its topics, and what is asked for of it. `are_named`: whether the ranges were
+    given, and are not all of a run or all that files hold."""
+
+    log: LogSource
+    settings: Settings
+    ranges: tuple[OffsetRange, ...]
+    run_id: str | None
+    are_named: bool
+
+
+@contextmanager
+def opened(texts: Sequence[str], run_id: str | None = None) -> Iterator[Targets]:
+    """`texts`: each the path of an exported file, or an offset range; without a range it is all of the run or, without
+    a run, all that the files hold. Raises BadInput."""
+    files = tuple(Path(text) for text in texts if Path(text).exists())
+    wanted = [text for text in texts if not Path(text).exists()]
+    for text in wanted:
+        if "/" in text or text.endswith(".avro"):
+            raise BadInput(f"{visible(text)} does not exist: give an exported history, or an offset range")
+    if not files:
+        with KafkaLog(settings := Settings.from_env()) as log:
+            yield Targets(log, settings, _ranges(log, settings, wanted, run_id, ()), run_id, bool(wanted))
+        return
+    with FileLog(files) as log:
+        settings = Settings(topic_prefix=log.topic_prefix)
+        held = [OffsetRange(one.topic, one.partition, one.start, one.end) for one in log.sections]
+        yield Targets(log, settings, _ranges(log, settings, wanted, run_id, held), run_id, bool(wanted))
+
+
+def _ranges(
+    log: LogSource, settings: Settings, wanted: Sequence[str], run_id: str | None, held: Sequence[OffsetRange]
+) -> tuple[OffsetRange, ...]:
+    if wanted:
+        return tuple(parse_range(text, settings) for text in wanted)
+    if run_id is not None:
+        return tuple(ranges_of_run(log, settings, run_id))
+    if not held:
+        raise BadInput("say what of: an offset range such as lifecycle:0:0-5000, an exported file, or --run RUN")
+    return tuple(held)
