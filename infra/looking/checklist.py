@@ -101,8 +101,8 @@ def _behavior(run: Run, seen: Integration) -> Answer:
     told = f"drift at lag 0: mean {own.mean:.3g}, at most {own.largest:.3g} nats ({plural(own.count, 'row')})"
     if not own.largest:
         return Verdict.LOOK, f"{told}: sampler and trainer are one, or its numbers were compared with themselves"
-    if own.mean > run.config.admission.max_mean_abs_log_ratio / 2:
-        return Verdict.LOOK, f"{told}: more than half the limit before any update: temperature, shift or mask?"
+    if 2 * own.far > own.count:
+        return Verdict.LOOK, f"{told}: {own.far} above half the limit before any update: temperature, shift or mask?"
     return Verdict.SEEN, told
 
 

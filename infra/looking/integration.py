@@ -14,18 +14,20 @@ _TAKEN = (Outcome.ACCEPTED, Outcome.PENDING)
 
 @dataclass(slots=True)
 class Figures:
-    """Mean |log-ratio| of trajectories, in nats."""
+    """Mean |log-ratio| of trajectories, in nats. `far`: how many are above half the limit."""
 
     count: int = 0
     total: float = 0.0
     largest: float = 0.0
+    far: int = 0
 
     @property
     def mean(self) -> float:
         return self.total / self.count if self.count else 0.0
 
-    def take(self, value: float) -> None:
+    def take(self, value: float, limit: float) -> None:
         self.count += 1
+        self.far += value > limit / 2
         self.total += value
         self.largest = max(self.largest, value)
 
@@ -98,13 +100,14 @@ class Integration:
         group.known.add(identity.sample_index)
 
     def _admit(self, step: Step, record: Admit) -> None:
+        limit = step.run.config.admission.max_mean_abs_log_ratio
         kept = {item.trajectory_id for item in record.items if item.payload is not None}
         for item in step.decision.items:
             if item.mean_abs_log_ratio is None or item.lag is None:
                 continue
-            self.drift.setdefault(item.lag, Figures()).take(item.mean_abs_log_ratio)
+            self.drift.setdefault(item.lag, Figures()).take(item.mean_abs_log_ratio, limit)
             if item.reason == "ok":
-                self.admitted.take(item.mean_abs_log_ratio)
+                self.admitted.take(item.mean_abs_log_ratio, limit)
                 self.unproven += item.trajectory_id not in kept
 
     def _sealed(self, record: RecordingSealed) -> None:

@@ -13,19 +13,21 @@ from rollbook.infra.settings import Topic
 from rollbook.replay.history.source import StoredRecord
 from rollbook.schemas.errors import AnswerNo
 from rollbook.schemas.partition import partition_of
-from rollbook.schemas.records.run import DriftGate, Enforcement
+from rollbook.schemas.records.run import DriftGate
 from rollbook.tests.infra.rich_run import rich
 from rollbook.tests.processors.history import History
-from rollbook.tests.producers.trl.recorded import name_of, read_log, settings_of
-from rollbook.tests.replay.memory_log import MemoryLog
+from rollbook.tests.producers.trl.recorded import Story, read_log, settings_of
 
 SEEN, LOOK, MISSING = Verdict.SEEN, Verdict.LOOK, Verdict.MISSING
 
 
+def stored(history: History) -> list[StoredRecord]:
+    return [StoredRecord("lifecycle", one.partition, one.offset, 0, one.key, one.value) for one in history.log.records]
+
+
 def judged(history: History) -> dict[str, Line]:
     log, seen = history.log, Integration()
-    records = [StoredRecord("lifecycle", one.partition, one.offset, 0, one.key, one.value) for one in log.records]
-    run = refold(records, history.run_id, log.partition, log.topic_partitions, (seen,))
+    run = refold(stored(history), history.run_id, log.partition, log.topic_partitions, (seen,))
     return {line.step: line for line in checklist(run, seen)}
 
 
@@ -150,8 +152,9 @@ def test_what_is_planted_is_told(step: str, plant: Callable[[History], None], to
     [
         (None, LOOK, "is not known"),
         (Figures(2, 0.0, 0.0), LOOK, "sampler and trainer are one"),
-        (Figures(2, 0.3, 0.2), LOOK, "more than half the limit before any update"),
+        (Figures(3, 0.4, 0.2, far=2), LOOK, "2 above half the limit before any update"),
         (Figures(2, 0.004, 0.003), SEEN, "mean 0.002, at most 0.003 nats (2 rows)"),
+        (Figures(3, 0.304, 0.3, far=1), SEEN, "mean 0.101, at most 0.3 nats (3 rows)"),
     ],
 )
 def test_how_far_sampler_and_trainer_are_apart_before_any_update(
@@ -160,6 +163,15 @@ def test_how_far_sampler_and_trainer_are_apart_before_any_update(
     seen = Integration(drift={} if figures is None else {0: figures})
     line = checklist(learning().run, seen)[2]
     assert (line.step, line.verdict, told in line.told) == ("Behavior log-probs", verdict, True), line
+
+
+def test_a_row_is_far_where_it_is_above_half_the_limit() -> None:
+    history, seen = learning(), Integration()
+    history.reserve("u0", "t0", "t1")
+    history.admit("u0", {"t0": 0.05, "t1": 0.15})
+    log = history.log
+    refold(stored(history), history.run_id, log.partition, log.topic_partitions, (seen,))
+    assert (seen.drift[0].count, seen.drift[0].far, seen.drift[0].largest) == (2, 1, 0.15)
 
 
 def test_admitted_rows_whose_log_probs_nobody_can_look_at_are_counted() -> None:
@@ -174,9 +186,9 @@ def test_a_drift_gate_that_is_off_needs_no_admit() -> None:
     assert (line.verdict, line.told) == (LOOK, "no Admit; the drift gate is off")
 
 
-@pytest.mark.parametrize("enforcement", list(Enforcement))
-def test_the_recorded_trainings_lack_a_checkpoint_and_a_failure(enforcement: Enforcement) -> None:
-    lines = read_checklist(place(enforcement, read_log(enforcement), name_of(enforcement)))
+@pytest.mark.parametrize("story", [Story.GATE, Story.OBSERVE])
+def test_the_recorded_trainings_lack_a_checkpoint_and_a_failure(story: Story) -> None:
+    lines = read_checklist(place(story, story.value))
     assert {line.step: line.verdict for line in lines if line.verdict is not SEEN} == {
         "Behavior log-probs": LOOK,  # TRL samples with the weights that it trains: drift is 0
         "Checkpoints": MISSING,
@@ -185,15 +197,16 @@ def test_the_recorded_trainings_lack_a_checkpoint_and_a_failure(enforcement: Enf
     told = {line.step: line.told for line in lines}
     assert told["Identity"] == "16 trajectories in 4 groups"
     assert told["Recordings"] == "of 2 commits 2 with a recording of each step by each rank"
-    assert told["The gate"] == f"enforcement is {enforcement.value}; no violation"
+    mode = "observe" if story is Story.OBSERVE else "gate"
+    assert told["The gate"] == f"enforcement is {mode}; no violation"
 
 
 def test_a_run_that_nobody_has_heard_of_has_no_answer() -> None:
     with pytest.raises(AnswerNo, match="has no decision"):
-        read_checklist(place(Enforcement.GATE, read_log(Enforcement.GATE), "another"))
+        read_checklist(place(Story.GATE, "another"))
 
 
-def place(enforcement: Enforcement, log: MemoryLog, run_id: str) -> Place:
-    settings = settings_of(enforcement)
+def place(story: Story, run_id: str) -> Place:
+    settings, log = settings_of(story), read_log(story)
     partitions = log.partitions(settings.topic(Topic.LIFECYCLE))
-    return Place(settings, log, run_id, partitions, partition_of(name_of(enforcement), partitions))
+    return Place(settings, log, run_id, partitions, partition_of(story.value, partitions))

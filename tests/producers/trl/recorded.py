@@ -1,17 +1,19 @@
 """Recorded histories of TRL trainings: a run's records and decisions, and beside them the payloads they refer to.
 
-Until the formats are frozen they are made anew whenever a record or a rule changes (half a minute, with TRL installed):
+Until the formats are frozen they are made anew whenever a record or a rule changes (a minute, with TRL installed):
 
     python -m rollbook.tests.producers.trl.recorded
 """
 
 import sys
 from contextlib import redirect_stdout
+from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import fastavro
+import pytest
 
 from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.settings import Settings, Topic
@@ -36,33 +38,37 @@ _SCHEMA = {
 }
 
 
-def name_of(enforcement: Enforcement) -> str:
-    """The run's id, and its files'."""
-    return f"trl-{enforcement.value}"
+class Story(StrEnum):
+    """What was recorded; the run's id, and its files'."""
+
+    GATE = "trl-gate"
+    OBSERVE = "trl-observe"
+    RESUMED = "trl-resumed"
+    ASYNCHRONOUS = "trl-asynchronous"
 
 
-def settings_of(enforcement: Enforcement, bootstrap_servers: str = "nowhere:0") -> Settings:
+def settings_of(story: Story, bootstrap_servers: str = "nowhere:0") -> Settings:
     """Topics under a prefix of the history's own: its references to payloads name them."""
-    return Settings(bootstrap_servers=bootstrap_servers, topic_prefix=f"{name_of(enforcement)}.")
+    return Settings(bootstrap_servers=bootstrap_servers, topic_prefix=f"{story.value}.")
 
 
-def history_path(enforcement: Enforcement, folder: Path = FOLDER) -> Path:
-    return folder / f"{name_of(enforcement)}.avro"
+def history_path(story: Story, folder: Path = FOLDER) -> Path:
+    return folder / f"{story.value}.avro"
 
 
-def payloads_path(enforcement: Enforcement, folder: Path = FOLDER) -> Path:
-    return folder / f"{name_of(enforcement)}-payloads.avro"
+def payloads_path(story: Story, folder: Path = FOLDER) -> Path:
+    return folder / f"{story.value}-payloads.avro"
 
 
-def read_log(enforcement: Enforcement, folder: Path = FOLDER) -> MemoryLog:
+def read_log(story: Story, folder: Path = FOLDER) -> MemoryLog:
     """The recorded run as the log that it was, payloads included."""
-    settings, history = settings_of(enforcement), read_history(history_path(enforcement, folder))
+    settings, history = settings_of(story), read_history(history_path(story, folder))
     log = MemoryLog(history.topic_partitions)
     for record, decision in zip(history.records, history.decisions, strict=True):
         key, value = record.key or b"", record.value or b""
         assert log.append(settings.topic(Topic.LIFECYCLE), history.partition, key, value) == record.offset
         log.append(settings.topic(Topic.DECISIONS), history.partition, key, decision)
-    with payloads_path(enforcement, folder).open("rb") as file:
+    with payloads_path(story, folder).open("rb") as file:
         rows: list[Any] = list(fastavro.reader(file))
     for row in rows:
         offset = log.append(settings.topic(Topic.PAYLOADS), row["partition"], row["key"], row["value"])
@@ -70,18 +76,36 @@ def read_log(enforcement: Enforcement, folder: Path = FOLDER) -> MemoryLog:
     return log
 
 
-def record(enforcement: Enforcement, bootstrap_servers: str, folder: Path = FOLDER) -> None:
+def record(story: Story, bootstrap_servers: str, folder: Path = FOLDER) -> None:
     """Train, and write the two files."""
-    from rollbook.producers.trl import LedgerRun
-    from rollbook.tests.producers.trl.tiny import Shape, train
-
-    settings = settings_of(enforcement, bootstrap_servers)
+    settings = settings_of(story, bootstrap_servers)
     create_topics(settings, PARTITIONS)
-    run = LedgerRun(settings, name_of(enforcement), enforcement=enforcement, options=PATIENT)
     with processor(settings), TemporaryDirectory() as output, redirect_stdout(sys.stderr):  # TRL prints its summary
-        train(Path(output), Shape(), run)
-    record_history(settings, run.run_id, history_path(enforcement, folder))
-    _record_payloads(settings, payloads_path(enforcement, folder))
+        _train(story, settings, Path(output))
+    record_history(settings, story.value, history_path(story, folder))
+    _record_payloads(settings, payloads_path(story, folder))
+
+
+def _train(story: Story, settings: Settings, output: Path) -> None:
+    """Two buffers; the same, saved within the second one and gone on from there; or four asynchronous steps, with a row
+    that drifted, one without a reward, and a group that is too old."""
+    from rollbook.producers.trl import LedgerRun
+    from rollbook.tests.producers.trl import tiny
+
+    enforcement = Enforcement.OBSERVE if story is Story.OBSERVE else Enforcement.GATE
+    run = LedgerRun(settings, story.value, enforcement=enforcement, options=PATIENT)
+    if story is Story.ASYNCHRONOUS:
+        from rollbook.tests.producers.trl.asynchronous import small
+
+        with pytest.MonkeyPatch.context() as patch:
+            small.stand_in(patch)
+            small.train(output, small.Shape(drifted=frozenset({1}), unrewarded=frozenset({10}), lags={4: 2}), run)
+    elif story is Story.RESUMED:
+        shape = tiny.Shape(options={"save_strategy": "steps", "save_steps": 5})
+        tiny.train(output, shape, run)
+        tiny.make(output, shape, run).train(resume_from_checkpoint=str(output / "checkpoint-5"))
+    else:
+        tiny.train(output, tiny.Shape(), run)
 
 
 def _record_payloads(settings: Settings, path: Path) -> None:
@@ -101,8 +125,8 @@ def _record_payloads(settings: Settings, path: Path) -> None:
 
 def main() -> None:
     with EmbeddedBroker() as broker:
-        for enforcement in Enforcement:
-            record(enforcement, broker.bootstrap_servers)
+        for story in Story:
+            record(story, broker.bootstrap_servers)
     for path in sorted(FOLDER.glob("trl-*.avro")):
         print(f"{path.name}: {path.stat().st_size:,} bytes")
 

@@ -252,9 +252,14 @@ def train(
     return trainer
 
 
-@pytest.fixture
-def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stands in for what TRL takes from a GPU: its attention kernel, and the name of the device."""
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what TRL takes from a GPU: its attention kernel, and the name of the device."""
     kernel = SimpleNamespace(flash_attn_varlen_func=attention)
     monkeypatch.setattr(packing, "_flash_attn", lambda: kernel)
     monkeypatch.setattr(grpo, "get_peak_flops_per_device", lambda *_: None)
+
+
+@pytest.fixture
+def on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TRL without a GPU."""
+    stand_in(monkeypatch)
