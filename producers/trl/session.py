@@ -1,18 +1,19 @@
 """Where one training stands: its generation buffer, the step under way, and its books. Only the main process has it."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rollbook.producers.facts import ObservedRow
 from rollbook.producers.identity import new_id
-from rollbook.producers.trl.books import Books, GateBooks, ObserveBooks, observed
+from rollbook.producers.trl.books import Books, GateBooks, ObserveBooks
+from rollbook.producers.trl.clients import observed
 from rollbook.producers.trl.facts import Completion, Conditions, Generation, MicroStep, StepFacts, in_groups
 from rollbook.producers.trl.resuming import Resumed
 from rollbook.producers.trl.run import LedgerRun
 from rollbook.producers.trl.saved import OpenPart, Saved, write
-from rollbook.producers.trl.watcher import Call, Watcher
+from rollbook.producers.trl.watcher import Watcher
 from rollbook.schemas.errors import AnswerNo
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.run import Enforcement
@@ -52,7 +53,7 @@ class Session:
         self._steps_on_nothing = True
         self._observes = run.enforcement is Enforcement.OBSERVE
         self._books: Books | None = None
-        self._watcher: Watcher | None = None
+        self._watcher: Watcher[Books] | None = None
         if self._observes:
             self._watcher = Watcher(ObserveBooks(run, conditions, initial, resumed))
         else:
@@ -129,11 +130,11 @@ class Session:
         self._tell(lambda books: books.finish(books.named(policy)))
         self._policy = policy
 
-    def settle(self) -> None:
-        """Wait until all that is in the weights is known, so that they may leave this process: of an open update it is
+    def before_saving(self) -> None:
+        """Wait until the ledger knows all that is in the weights, so that they may leave this process: of an open update
         that it has begun."""
         if self._books is not None:
-            self._books.settle()
+            self._books.before_saving()
 
     def saved(self, folder: Path, weights: PolicyRef) -> None:
         """TRL has saved these weights into the folder."""
@@ -197,7 +198,7 @@ class Session:
         self._tell(lambda books: books.stepped(replace(step, generation=_numbered(generation, books))))
         self._show(step)
 
-    def _tell(self, call: Call) -> None:
+    def _tell(self, call: Callable[[Books], object]) -> None:
         if self._watcher is not None:
             self._watcher.tell(call)
 

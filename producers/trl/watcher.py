@@ -5,23 +5,24 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
-from rollbook.producers.trl.books import Books
+from rollbook.producers.trl.clients import Clients
 from rollbook.schemas.errors import EnvironmentFault, RollbookError
 
 _RETRY_S = 1.0
 _MAX_WAITING = 256
 _LOG = logging.getLogger("rollbook.producers")
-Call = Callable[[Books], object]
+B = TypeVar("B", bound=Clients)
 
 
-class Watcher:
+class Watcher(Generic[B]):
     """Opens the books as soon as the broker answers. One call that fails ends the recording, with one warning: what
     comes after it would be told of an update that the ledger knows half of."""
 
-    def __init__(self, books: Books) -> None:
+    def __init__(self, books: B) -> None:
         self._books = books
-        self._queue: queue.Queue[Call | None] = queue.Queue(_MAX_WAITING)
+        self._queue: queue.Queue[Callable[[B], object] | None] = queue.Queue(_MAX_WAITING)
         self._closing = threading.Event()
         self._failed = False
         self._lost = 0
@@ -33,7 +34,7 @@ class Watcher:
         """Calls that were not told to the ledger."""
         return self._lost
 
-    def tell(self, call: Call) -> None:
+    def tell(self, call: Callable[[B], object]) -> None:
         """Have the thread make the call in its turn."""
         try:
             if not self._failed:

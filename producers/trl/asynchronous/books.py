@@ -10,7 +10,7 @@ from rollbook.producers.command import Command
 from rollbook.producers.errors import OutOfOrder, Refused, StartAnew
 from rollbook.producers.facts import Done, Facts
 from rollbook.producers.trainer import Trainer
-from rollbook.producers.trl.books import _ARRIVES_S, _REWARDED, Books, _arrived, _artifact, observed
+from rollbook.producers.trl.clients import REWARDED, Clients, arrived, observed
 from rollbook.producers.trl.facts import Conditions, Generation, RowFacts, StepFacts
 from rollbook.producers.trl.resuming import Resumed, Standing
 from rollbook.producers.trl.run import LedgerRun
@@ -18,7 +18,6 @@ from rollbook.producers.trl.scalars import step_arrays
 from rollbook.producers.update import Update
 from rollbook.producers.verdicts import Verdicts
 from rollbook.schemas.records.common import PolicyRef
-from rollbook.schemas.records.policy import EvidenceKind
 from rollbook.schemas.records.reward import DiscardReason
 from rollbook.schemas.records.update import Checkpoint, ReserveItem, ReserveMode
 
@@ -35,9 +34,11 @@ class Dropped:
     why: str
 
 
-class AsyncBooks(Books):
+class AsyncBooks(Clients):
     """For each optimizer step: publish, take, admit once or more, stepping, commit; record whenever the recording is
     whole. For each weight sync: prepare before it, activate after it."""
+
+    _counts = "version"
 
     def publish(self, generations: Sequence[Generation], dropped: Sequence[Dropped]) -> frozenset[str]:
         """Rows by the policy that wrote them, and which of them TRL dropped."""
@@ -48,8 +49,16 @@ class AsyncBooks(Books):
         return NOTHING
 
     @abstractmethod
+    def take(self, generation: Generation, update_id: str) -> frozenset[str]:
+        """The rows of an optimizer step; those that it must leave out."""
+
+    @abstractmethod
     def admit(self, rows: Sequence[RowFacts], policy: PolicyRef) -> frozenset[str]:
         """These rows have gone through the forward pass, which gave their `current`; which of them are refused."""
+
+    @abstractmethod
+    def stepping(self, trajectory_ids: Sequence[str]) -> None:
+        """The optimizer step is about to be made with these."""
 
     @abstractmethod
     def commit(self) -> frozenset[str]:
@@ -59,25 +68,18 @@ class AsyncBooks(Books):
     def skip(self) -> frozenset[str]:
         """It is not made: nothing was left of it."""
 
+    @abstractmethod
+    def stepped(self, step: StepFacts) -> None:
+        """A step that was committed, with all that was normalised together with its rows."""
+
     def prepare(self, policy: PolicyRef, update_ids: Sequence[str]) -> frozenset[str]:
         """These weights are about to go to the workers."""
-        self._coordinator.prepare(
-            version=self.named(policy).version,
-            artifact=_artifact(policy),
-            parent_version=self._policy.version,
-            update_ids=update_ids,
-            label=f"version {policy.version}",
-            committed=True,
-        )
+        self._prepare(self.named(policy), update_ids)
         return NOTHING
 
     def activate(self, policy: PolicyRef) -> frozenset[str]:
         """They are there: TRL's transfer returns when the server has them, so it is acknowledged on its behalf."""
-        named = self.named(policy)
-        self._rollout.acknowledge(named, EvidenceKind.ENGINE_ECHO)
-        _arrived(self._rollout)
-        self._coordinator.activate(named, self._policy.version, wait_for_acks_s=_ARRIVES_S)
-        self._policy = named
+        self._activate(self.named(policy))
         return NOTHING
 
     def _numbered(self, generation: Generation) -> Generation:
@@ -87,9 +89,6 @@ class AsyncBooks(Books):
     def _train_again(self, resumed: Resumed, found: Standing) -> str | None:
         """Nothing: TRL saves between two optimizer steps, which are updates of their own."""
         return None
-
-    def finish(self, policy: PolicyRef) -> None:
-        raise OutOfOrder("an asynchronous training commits, prepares and activates: finish is of the synchronous one")
 
 
 class AsyncGateBooks(AsyncBooks):
@@ -112,12 +111,11 @@ class AsyncGateBooks(AsyncBooks):
         return super().publish(generations, dropped)
 
     def take(self, generation: Generation, update_id: str) -> frozenset[str]:
-        """Reserve the rows of an optimizer step; those that it does not get."""
         self.settle()
         update = self._update = self._trainer.update(generation.rollout_id, update_id=update_id)
         update.__enter__()
         # Also those that nothing scored, so that the ledger says of each row why it is not trained on.
-        items = [ReserveItem(trajectory_id=row.trajectory_id, expected_revision=_REWARDED) for row in generation.rows]
+        items = [ReserveItem(trajectory_id=row.trajectory_id, expected_revision=REWARDED) for row in generation.rows]
         try:
             update.reserve(items, self.named(generation.policy), mode=ReserveMode.AVAILABLE)
         except Refused as refusal:
@@ -224,7 +222,7 @@ class AsyncObserveBooks(AsyncBooks):
     def commit(self) -> frozenset[str]:
         facts, self._facts = self._open, None
         facts.commit(self._trainer, Done((self._ids,), {}), ranks=[_RANK])
-        _arrived(self._trainer)
+        arrived(self._trainer)
         self._committed[facts.update_id] = facts
         return NOTHING
 

@@ -82,7 +82,8 @@ class AsyncSession:
         self._is_over = False
         self.seconds = 0.0
         self._books: AsyncBooks | None = None
-        self._watcher: Watcher | None = None
+        self._watcher: Watcher[AsyncBooks] | None = None
+        self._untold: list[Ask] = []
         if self._observes:
             self._watcher = Watcher(AsyncObserveBooks(run, conditions, initial, resumed))
         else:
@@ -181,6 +182,7 @@ class AsyncSession:
         self._unreleased.append(step.update_id)
         self._unrecorded.append(step)
         self._record(all_of_them=False)
+        self._tell()
 
     def preparing(self, policy: PolicyRef) -> None:
         """These weights are about to go to the rollout worker."""
@@ -191,6 +193,7 @@ class AsyncSession:
         """They are there."""
         self._ask(lambda books: books.activate(policy))
         self._policies[policy.version] = self._policy = policy
+        self._tell()
 
     def saved(self, folder: Path, weights: PolicyRef) -> None:
         """TRL has saved these weights into the folder; `weights` under its global_step."""
@@ -199,6 +202,7 @@ class AsyncSession:
         chain = "" if self._books is None else self._books.saved(checkpoint)
         if self._books is None:
             self._ask(lambda books: _nothing(books.saved(checkpoint)))
+            self._tell()
         saved = Saved(
             run_id=self._run.run_id,
             learner_id=self._run.learner_id,
@@ -213,20 +217,27 @@ class AsyncSession:
 
     def close(self, error: BaseException | None) -> None:
         """The training has ended, or has failed."""
-        if not self._is_over:
-            with self.guarded():
-                self._end(error)
-        if self._watcher is not None:
-            self._watcher.close(min(_CLOSE_S, self._run.options.close_timeout_s))
-        elif self._books is not None:
-            self._books.close()
+        try:
+            if not self._is_over:
+                with self.guarded():
+                    self._end(error)
+        finally:
+            if self._watcher is not None:
+                self._watcher.close(min(_CLOSE_S, self._run.options.close_timeout_s))
+            elif self._books is not None:
+                self._books.close()
 
     def _end(self, error: BaseException | None) -> None:
+        self._record(all_of_them=True)
         if error is not None:
             failure = error
             self._ask(lambda books: _nothing(books.give_up(failure)))
-            return
-        self._record(all_of_them=True)
+        else:
+            self._leave_over()
+        self._tell()
+
+    def _leave_over(self) -> None:
+        """What left TRL's queue and will never be trained on."""
         waiting = [one for micro in self._formed.values() for one in (*micro.rows, *micro.passed_over) if one]
         self._publish([], [*waiting, *self.intake.left()], is_over=True)
 
@@ -306,9 +317,14 @@ class AsyncSession:
         """The books' answer; in observe mode there is none to wait for."""
         if self._books is not None:
             return ask(self._books)
-        if self._watcher is not None:
-            self._watcher.tell(ask)  # type: ignore[arg-type]
+        self._untold.append(ask)
         return NOTHING
+
+    def _tell(self) -> None:
+        """In observe mode: what happened since the last time, as one call."""
+        told, self._untold = tuple(self._untold), []
+        if self._watcher is not None and told:
+            self._watcher.tell(lambda books: [ask(books) for ask in told])
 
     def _show(self, step: StepFacts) -> None:
         if self._run.on_step is None:
