@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,12 @@ pytest.importorskip("trl", reason="TRL is not installed: install rollbook[trl]")
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.producers import Options, new_id
-from rollbook.producers.trl import LedgerRun, StepFacts
+from rollbook.producers.trl import LedgerRun, StepFacts, reading
 from rollbook.replay.bundle.cohort import read_bundle
 from rollbook.schemas.records.decision import Decision, Outcome
 from rollbook.schemas.records.run import Enforcement
 from rollbook.tests.producers.trl.replayed import bundles_of, replays
+from rollbook.tests.producers.trl.sampler import Sampler
 from rollbook.tests.producers.trl.tiny import Shape, fingerprint, make, model, train
 from rollbook.tests.producers.world import PATIENT, read_topic
 
@@ -38,6 +40,14 @@ MORE = [
     Shape("vespo", "batch", options={"beta": 0.04}),
     Shape("luspo", "none", options={"importance_sampling_level": "sequence"}),
     Shape("dapo", options={"importance_sampling_level": "sequence", "entropy_coef": 0.01}),
+]
+SAMPLED = [
+    Shape(
+        "grpo", options={"vllm_importance_sampling_mode": "token_truncate", "vllm_importance_sampling_clip_max": 1.1}
+    ),
+    Shape("dapo", options={"vllm_importance_sampling_mode": "sequence_mask", "vllm_importance_sampling_clip_max": 1.1}),
+    Shape("vespo", options={"vllm_importance_sampling_mode": "token_mask", "vllm_importance_sampling_clip_max": 1.1}),
+    Shape("bnpo", options={"vllm_importance_sampling_correction": False, "off_policy_mask_threshold": 0.01}),
 ]
 
 
@@ -112,6 +122,29 @@ def test_whatever_else_a_training_chooses_of_its_loss_is_stated_and_computed_aga
     assert (report.problems, report.without_update, len(report.steps)) == ((), (), shape.steps)
     for written in report.written:
         replays(written.path, shape)
+
+
+@pytest.mark.parametrize("shape", SAMPLED if ALL else SAMPLED[:1], ids=lambda shape: shape.loss)
+def test_what_a_sampler_is_corrected_by_is_computed_again(
+    processed: Settings, tmp_path: Path, shape: Shape, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "version", lambda name: "0" if name == "vllm" else version(name))
+    run = ledger(processed, Enforcement.GATE)
+    trainer = make(tmp_path / "run", shape, run, rollout_func=Sampler(drifts=(0.02, 0.2), unscored=True))
+    trainer.use_vllm, trainer._last_loaded_step, trainer.vllm_generation = True, -1, Loaded()
+    trainer.train()
+    report = bundles_of(run, tmp_path / "bundles")
+    assert (report.problems, report.without_update, len(report.steps)) == ((), (), shape.steps)
+    for written in report.written:
+        replays(written.path, shape)
+    assert "rollout_log_probs" in read_bundle(report.steps[0].path).tensors
+
+
+class Loaded:
+    """As much of TRL's vLLM as there is to a training whose completions come from elsewhere."""
+
+    def sync_weights(self) -> None:
+        return
 
 
 @pytest.mark.parametrize(
