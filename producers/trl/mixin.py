@@ -131,7 +131,7 @@ class LedgerMixin(_Trainer):
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         if self._ledger_records:
             with self._ledger_guard():
-                self._ledger_now.settle()
+                self._ledger_now.before_saving()
         super()._save_checkpoint(model, trial)
         if self._ledger_records:
             with self._ledger_guard():

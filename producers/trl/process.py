@@ -117,10 +117,10 @@ class Process:
         self._micro_steps = []
         self._is_open = policy is None
 
-    def settle(self) -> None:
+    def before_saving(self) -> None:
         """The weights are about to be saved. Where the ledger has fenced the learner, nothing is."""
         if not self._observes:
-            self._ranks.share(lambda: None, lambda _: self._main.settle())
+            self._ranks.share(lambda: None, lambda _: self._main.before_saving())
 
     def saved(self, folder: Path, weights: Callable[[], PolicyRef]) -> None:
         """TRL has saved them."""

@@ -131,8 +131,8 @@ class Session:
         self._policy = policy
 
     def before_saving(self) -> None:
-        """Wait until the ledger knows all that is in the weights, so that they may leave this process: of an open update
-        that it has begun."""
+        """Wait until the ledger knows all that is in the weights, so that they may leave this process: of an open
+        update that it has begun."""
         if self._books is not None:
             self._books.before_saving()
 

@@ -1,6 +1,6 @@
 """What processes of a training do in tests, with results that can be sent back."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from rollbook.producers import Options
 from rollbook.producers.trl import LedgerRun, StepFacts
 from rollbook.schemas.digests import FloatArray, IntArray
 from rollbook.schemas.records.run import Enforcement
+from rollbook.tests.producers.trl.sampler import Sampler, masking
 from rollbook.tests.producers.trl.tiny import Shape, fingerprint, make
 from rollbook.tests.producers.world import PATIENT
 
@@ -39,7 +40,10 @@ class Training:
     """Where the ledger is, if not where the test's is."""
     limits: dict[str, Any] = field(default_factory=dict)
     resumes: str = ""
-    """The checkpoint it goes on from, `NUMBER/checkpoint-STEP` of an earlier training."""
+    """The checkpoint it goes on from, `NAME/checkpoint-STEP` of an earlier training."""
+    sampler: Sampler | None = None
+    masked: tuple[int, ...] = ()
+    """Rows of each buffer that plain TRL leaves out of its loss."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +55,11 @@ class Trained:
     error: str
 
 
-def trainings(folder: Path, settings: Settings, wanted: Sequence[Training]) -> list[Trained]:
-    return [_trained(folder, at, settings, one) for at, one in enumerate(wanted)]
+def trainings(folder: Path, settings: Settings, wanted: Mapping[str, Training]) -> dict[str, Trained]:
+    return {name: _trained(folder, name, settings, one) for name, one in wanted.items()}
 
 
-def _trained(folder: Path, number: int, settings: Settings, wanted: Training) -> Trained:
+def _trained(folder: Path, name: str, settings: Settings, wanted: Training) -> Trained:
     seen: list[StepFacts] = []
     run = LedgerRun(
         wanted.settings or settings,
@@ -65,7 +69,10 @@ def _trained(folder: Path, number: int, settings: Settings, wanted: Training) ->
         on_step=seen.append,
         **wanted.limits,
     )
-    trainer = make(folder / str(number), wanted.shape, run if wanted.run_id else None)
+    changed = {} if wanted.sampler is None else {"rollout_func": wanted.sampler}
+    trainer = make(folder / name, wanted.shape, run if wanted.run_id else None, **changed)
+    if wanted.masked:
+        masking(trainer, wanted.masked)
     losses = watch(trainer)
     error = ""
     try:

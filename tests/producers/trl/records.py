@@ -21,7 +21,9 @@ from rollbook.tests.producers.world import read_topic
 
 def records(settings: Settings, topic: Topic, run_id: str) -> list[object]:
     """Lifecycle records, decisions or recordings, in the order of the log."""
-    found = [decode(one.value) for one in read_topic(settings, topic) if one.value]
+    keyed = topic is not Topic.PAYLOADS  # which are by trajectory and update
+    seen = [one for one in read_topic(settings, topic) if one.value]
+    found = [decode(one.value) for one in seen if not keyed or one.key == run_id.encode()]
     return [one for one in found if _run_of(one) == run_id]
 
 

@@ -1,7 +1,6 @@
 """Corners of the synchronous trainer: rows that are refused, without a reward, hidden or a tool's; evaluation, a stream
 of prompts, a buffer that is not used up."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +21,8 @@ from rollbook.schemas.records.run import Enforcement
 from rollbook.schemas.records.update import Commit
 from rollbook.tests.producers.trl.records import accepted, decisions, records
 from rollbook.tests.producers.trl.replayed import replays
-from rollbook.tests.producers.trl.sampler import Sampler
-from rollbook.tests.producers.trl.tiny import Shape, datasets, fingerprint, make, torch, vowels
+from rollbook.tests.producers.trl.sampler import Sampler, masking
+from rollbook.tests.producers.trl.tiny import Shape, datasets, fingerprint, make, vowels
 from rollbook.tests.producers.world import PATIENT
 
 
@@ -43,21 +42,6 @@ def refusals(settings: Settings, run: LedgerRun) -> list[tuple[str, str]]:
         for one in decisions(settings, run.run_id)
         if one.outcome is Outcome.REJECTED or one.violation
     ]
-
-
-def masking(trainer: Any, rows: Sequence[int]) -> Any:
-    """Plain TRL with these rows of each buffer out of its loss, as its own tool mask would put them."""
-    generate = trainer._generate_and_score_completions
-
-    def generated(inputs: Any) -> Any:
-        output = generate(inputs)
-        mask = torch.ones_like(output["completion_mask"])
-        mask[list(rows)] = 0
-        left_out = (output["completion_mask"] * (1 - mask)).sum()
-        return {**output, "tool_mask": mask, "num_items_in_batch": output["num_items_in_batch"] - left_out}
-
-    trainer._generate_and_score_completions = generated
-    return trainer
 
 
 def check_replay(run: LedgerRun, folder: Path, shape: Shape) -> None:

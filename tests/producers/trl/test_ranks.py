@@ -21,6 +21,7 @@ from rollbook.tests.producers.trl import jobs, processes
 from rollbook.tests.producers.trl.jobs import Loss, Training
 from rollbook.tests.producers.trl.records import accepted, check_consistent, decisions, records
 from rollbook.tests.producers.trl.replayed import bundles_in, replays
+from rollbook.tests.producers.trl.sampler import Sampler
 from rollbook.tests.producers.trl.tiny import Shape
 
 SHAPE = Shape("dapo", options={"num_generations": 8, "steps_per_generation": 4})
@@ -28,36 +29,46 @@ SHAPE = Shape("dapo", options={"num_generations": 8, "steps_per_generation": 4})
 two groups of eight; with `SPANNING`, one group of sixteen of which each process has a half."""
 SPANNING = Shape("grpo", "batch", options={"num_generations": 16})
 SAVING = Shape("dapo", options={**SHAPE.options, "save_strategy": "steps", "save_steps": 5})
+DRIFTED = (1, 8, 14, 15)
+DRIFTS = tuple(5.0 if at in DRIFTED else 0.02 for at in range(16))
 NOWHERE = Settings(bootstrap_servers="127.0.0.1:9")
 IMPATIENT = Options(connect_timeout_s=0.5, close_timeout_s=1.0)
 COMMANDS = ("Generated", "Reserve", "Admit", "UpdateStarted", "Commit", "RecordingSealed", "PolicyPrepared", "Activate")
 
 
 def test_two_processes_train_as_without_the_ledger_and_are_one_learner(processed: Settings, tmp_path: Path) -> None:
-    gate, observe, spanning, resumed = (f"trl-{new_id()}" for _ in range(4))
-    wanted = [
-        Training(SHAPE),
-        Training(SHAPE, gate),
-        Training(SHAPE, observe, Enforcement.OBSERVE),
-        Training(SHAPE, f"trl-{new_id()}", Enforcement.OBSERVE, IMPATIENT, NOWHERE),
-        Training(SHAPE, f"trl-{new_id()}", Enforcement.GATE, IMPATIENT, NOWHERE),
-        Training(SPANNING),
-        Training(SPANNING, spanning),
-        Training(SAVING),
-        Training(SAVING, resumed),
-        Training(SAVING, resumes="7/checkpoint-5"),
-        Training(SAVING, resumed, resumes="8/checkpoint-5"),
-    ]
+    gate, observe, spanning, resumed, drifted = (f"trl-{new_id()}" for _ in range(5))
+    wanted = {
+        "plain": Training(SHAPE),
+        "gate": Training(SHAPE, gate),
+        "observe": Training(SHAPE, observe, Enforcement.OBSERVE),
+        "plain spanning": Training(SPANNING),
+        "spanning": Training(SPANNING, spanning),
+        "plain saved": Training(SAVING),
+        "saved": Training(SAVING, resumed),
+        "plain resumed": Training(SAVING, resumes="plain saved/checkpoint-5"),
+        "resumed": Training(SAVING, resumed, resumes="saved/checkpoint-5"),
+        "plain masked": Training(SHAPE, sampler=Sampler(DRIFTS), masked=DRIFTED),
+        "drifted": Training(SHAPE, drifted, sampler=Sampler(DRIFTS), limits={"max_mean_abs_log_ratio": 0.1}),
+        "observed nowhere": Training(SHAPE, f"trl-{new_id()}", Enforcement.OBSERVE, IMPATIENT, NOWHERE),
+        "gated nowhere": Training(SHAPE, f"trl-{new_id()}", Enforcement.GATE, IMPATIENT, NOWHERE),
+        "all refused": Training(
+            SHAPE, f"trl-{new_id()}", sampler=Sampler((5.0,) * 15 + (0.0,)), limits={"max_mean_abs_log_ratio": 0.1}
+        ),
+    }
     main, other = processes.run(2, jobs.trainings, tmp_path, processed, wanted)
-    plain, gated, observed, lost, refused, plain_spanning, gated_spanning = main[:7]
 
     # Nothing that the ledger does changes a bit of the weights, in any process.
-    assert {one.weights for one in (plain, gated, observed, lost, *other[:4])} == {plain.weights}
-    assert {one.weights for one in (*main[5:7], *other[5:7])} == {plain_spanning.weights}
-    assert {one.weights for one in (*main[7:9], *other[7:9])} == {plain.weights}
-    assert len({one.weights for one in (*main[9:], *other[9:])}) == 1
-    assert {one.error for rank in (main, other) for one in (*rank[:4], *rank[5:])} == {""}
-    assert (gated.lost, observed.lost) == (0, 0)
+    for plain, recorded in (
+        ("plain", ("gate", "observe", "observed nowhere", "plain saved", "saved")),
+        ("plain spanning", ("spanning",)),
+        ("plain resumed", ("resumed",)),
+        ("plain masked", ("drifted",)),
+    ):
+        for name in (plain, *recorded):
+            assert main[name].error == other[name].error == ""
+            assert main[name].weights == other[name].weights == main[plain].weights, name
+    assert main["gate"].lost == main["observe"].lost == 0
 
     # One update a buffer for all ranks, one step an optimizer step, a sealed recording a rank.
     for run_id in (gate, observe, spanning):
@@ -71,22 +82,19 @@ def test_two_processes_train_as_without_the_ledger_and_are_one_learner(processed
         assert [len(step.trajectory_ids) for one in commits for step in one.steps] == [8] * 8
 
     # What each rank recorded is what TRL computed there.
-    for run_id, of_main, losses in (
-        (gate, gated, (plain.losses, other[0].losses)),
-        (observe, observed, (plain.losses, other[0].losses)),
-        (spanning, gated_spanning, (plain_spanning.losses, other[5].losses)),
-    ):
+    for name, plain in (("gate", "plain"), ("observe", "plain"), ("spanning", "plain spanning")):
+        run_id, seen = wanted[name].run_id, main[name].seen
         recordings = [one for one in records(processed, Topic.PAYLOADS, run_id) if isinstance(one, StepRecording)]
-        assert len(recordings) == len(of_main.seen) == 16
-        for rank in (0, 1):
+        assert len(recordings) == len(seen) == 16
+        for rank, of_rank in enumerate((main, other)):
             mine = sorted(
                 (one for one in recordings if one.rank == rank), key=lambda one: (one.rollout_id, one.step_id)
             )
-            check_rank(mine, [step for step in of_main.seen if step.rank == rank], losses[rank])
-    assert len({row.identity.group_id for row in gated_spanning.seen[0].generation.rows}) == 1
+            check_rank(mine, [step for step in seen if step.rank == rank], of_rank[plain].losses)
+    assert len({row.identity.group_id for row in main["spanning"].seen[0].generation.rows}) == 1
 
     # And each rank's share is computed again out of the log, with what the others have of its groups.
-    for run_id, shape in ((gate, SHAPE), (observe, SHAPE), (spanning, SPANNING)):
+    for run_id, shape in ((gate, SHAPE), (observe, SHAPE), (spanning, SPANNING), (drifted, SHAPE)):
         report = bundles_in(processed, run_id, tmp_path / run_id)
         assert (report.problems, report.without_update) == ((), ())
         assert [one.samples for one in report.steps] == [8] * 8
@@ -98,10 +106,18 @@ def test_two_processes_train_as_without_the_ledger_and_are_one_learner(processed
     check_consistent(processed, resumed)
     assert accepted(decisions(processed, resumed), "LearnerStarted") == 2
 
+    # Rows that drifted leave the loss wherever they are, and its tokens everywhere.
+    admits = [one for one in decisions(processed, drifted) if one.record_type == "Admit"]
+    assert [[at for at, item in enumerate(one.items) if item.reason == "policy_drift"] for one in admits] == [
+        list(DRIFTED)
+    ] * 2
+
     # A dead broker costs an observed training a warning; a gated one ends in every process, and none waits for another.
-    assert lost.lost > 0
-    assert refused.error.startswith("EnvironmentFault: no Kafka broker answers")
-    assert other[4].error.startswith("RankFailed: process 0 of the training failed")
+    assert main["observed nowhere"].lost > 0
+    assert main["gated nowhere"].error.startswith("EnvironmentFault: no Kafka broker answers")
+    assert other["gated nowhere"].error.startswith("RankFailed: process 0 of the training failed")
+    assert main["all refused"].error.startswith("StartAnew: update")
+    assert "NothingReleased" in other["all refused"].error
 
 
 def check_rank(recordings: Sequence[StepRecording], steps: Sequence[StepFacts], losses: Sequence[Loss]) -> None:

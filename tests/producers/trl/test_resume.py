@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("trl", reason="TRL is not installed: install rollbook[trl]")
 
 from rollbook.infra.settings import Settings, Topic
-from rollbook.producers import Refused, new_id
+from rollbook.producers import LearnerFenced, Refused, Trainer, current_epoch, new_id
 from rollbook.producers.trl import LedgerRun
 from rollbook.producers.trl.resuming import DROPPED
 from rollbook.producers.trl.saved import NAME, NotOurs, read
@@ -150,3 +150,22 @@ def test_a_folder_that_the_ledger_cannot_vouch_for(
     assert fingerprint(observed) == fingerprint(plain)
     assert "training goes on unrecorded from here on: " in caplog.text
     assert "rollbook.json is not there" in caplog.text
+
+
+def test_a_learner_that_was_fenced_saves_nothing(processed: Settings, tmp_path: Path) -> None:
+    """Its folders are those of the process that took the learner over."""
+    run_id = f"trl-{new_id()}"
+    trainer = make(tmp_path, SHAPE, ledger(processed, run_id))
+    compute = trainer._compute_loss
+
+    def computed(model: Any, inputs: Any) -> Any:
+        if trainer._step == 9:  # in the optimizer step after which TRL saves, within a buffer
+            with Trainer(processed, run_id, "trl", options=PATIENT) as another:
+                another.start(expected_epoch=current_epoch(processed, run_id, "trl"))
+        return compute(model, inputs)
+
+    trainer._compute_loss = computed
+    with pytest.raises(LearnerFenced):
+        trainer.train()
+    assert trainer.state.global_step == 5
+    assert not (tmp_path / "checkpoint-5").exists()
