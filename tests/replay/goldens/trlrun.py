@@ -50,6 +50,19 @@ class Run:
     def generations(self) -> tuple["Buffer", ...]:
         return tuple(Buffer(at, raw, self.params) for at, raw in enumerate(self.document["generations"]))
 
+    @property
+    def unsupported(self) -> str:
+        """Why its losses are no bundle's, if they are not."""
+        params = self.params
+        if params["use_adaptive_entropy"]:
+            return "whether an adaptive bonus was on is the state of a controller that is not recorded"
+        by_sampler = params["off_policy_mask_threshold"] is not None
+        if by_sampler and any(buffer.is_partly_unknown for buffer in self.generations):
+            return (
+                "a token without a number of the sampler has no distance in TRL's off-policy mask, and one in a bundle"
+            )
+        return ""
+
     def micro_steps(self) -> Iterator[Recorded]:
         for micro in self.document["micro_steps"]:
             yield self._step((micro,), micro["micro_step"], f"micro-{micro['micro_step']}")
@@ -96,6 +109,11 @@ class Buffer:
         if self.raw["tool_mask"] is not None:
             written &= self.array("tool_mask") != 0
         return written
+
+    @property
+    def is_partly_unknown(self) -> bool:
+        found = self.raw["sampling_per_token_logps"]
+        return found is not None and bool(np.isnan(self.array("sampling_per_token_logps"))[self.mask].any())
 
     @cached_property
     def sampler(self) -> Floats | None:
@@ -214,7 +232,7 @@ class Step:
         of_part = 1.0 if tokens is not None else len(self.micros) / accumulated
         kl = KlTerm(coef=params["beta"], by_ratio=params["use_bias_correction_kl"]) if params["beta"] else None
         return Conventions(
-            advantages=_named(f"scale_rewards {params['scale_rewards']}"),
+            advantages=_named(self._advantages_name()),
             loss=_named(trl.loss_name(params["loss_type"], params["importance_sampling_level"])),
             tau_pos=params["sapo_temperature_pos"],
             tau_neg=params["sapo_temperature_neg"],
@@ -236,6 +254,10 @@ class Step:
     def share(self) -> float:
         found: float = self.params["top_entropy_quantile"]
         return found
+
+    def _advantages_name(self) -> str:
+        summed = self.params["multi_objective_aggregation"] == "sum_then_normalize"
+        return f"scale_rewards {self.params['scale_rewards']}" if summed else "normalize_then_sum"
 
     def _off_policy(self) -> OffPolicyMask | None:
         threshold = self.params["off_policy_mask_threshold"]
