@@ -97,7 +97,7 @@ def agreed(path: Path) -> int:
 def test_every_loss_of_the_asynchronous_trainer_replays(tmp_path: Path) -> None:
     cases = read(FOLDER / "trl-1.16.0-async.json.gz")["cases"]
     calls = [raw for raw in cases if raw["function"] == "compute_loss"]
-    paths = written((async_step(raw, at) for at, raw in enumerate(calls)), tmp_path)
+    paths = written((async_step([raw], at) for at, raw in enumerate(calls)), tmp_path)
     seen: dict[str, Compared] = {}
     for path in paths:
         report = replay_cohort(read_cohort(path), watch=lambda one: seen.update({one.result.field: one}))

@@ -30,8 +30,8 @@ from rollbook.replay.stages import TOKEN_PAYLOADS
 pytest.importorskip("trl", reason="TRL is not installed: install rollbook[trl]")
 from rollbook.tests.replay.goldens import trl
 from rollbook.tests.replay.goldens.tally import failures
-from rollbook.tests.replay.goldens.trlrun import Run, Step
-from rollbook.tests.replay.goldens.trlsource import LOSSES, Choice, Source, choices
+from rollbook.tests.replay.goldens.trlrun import Run, Step, async_step
+from rollbook.tests.replay.goldens.trlsource import LOSSES, Choice, Source, async_call, choices
 
 TABLE = list(choices())
 EVERY = 1 if os.environ.get("ROLLBOOK_TRL_ALL") else 97
@@ -71,6 +71,20 @@ def test_the_goldens_adapters_give_what_trl_gives(tmp_path: Path) -> None:
             assert failures(raw, trl.ADAPTERS[raw["function"]]) == [], (seed, choice)
             done[raw["function"]] += 1
     assert done.keys() == {"advantages", "importance_sampling_ratio", *(f"compute_loss.{name}" for name in LOSSES)}
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+@pytest.mark.parametrize("accumulation", [1, 3])
+def test_the_engine_gives_what_the_asynchronous_trainer_gives(
+    tmp_path: Path, accumulation: int, world_size: int
+) -> None:
+    random = np.random.default_rng(11)
+    for seed in range(8):
+        raws = [async_call(random, accumulation, world_size) for _ in range(accumulation)]
+        step = async_step(raws, seed)
+        gradient = np.concatenate([np.asarray(raw["outputs"]["grad_log_probs"]) for raw in raws])
+        expected = {"log_probs": gradient, "entropy": np.zeros_like(gradient)}
+        assert list(differences(step, expected, tmp_path / str(seed))) == []
 
 
 def gradients(run: Run, step: Recorded) -> Mapping[str, Floats]:

@@ -3,7 +3,7 @@
 The scalars beside TRL's loss, which it does not keep, are computed here, row by row, and not by the engine.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -330,18 +330,23 @@ def _corrections(params: Raw) -> tuple[Correction, ...]:
     )
 
 
-def async_step(raw: Raw, number: int) -> Recorded:
-    """A recorded call of the asynchronous trainer's loss: the only micro-batch of `gradient_accumulation_steps` that
-    was recorded, its completions as rows, divided by its share of the tokens of all ranks."""
-    found = {name: np.asarray(numbers(values), dtype=np.float64) for name, values in raw["inputs"].items()}
-    params, segments = raw["params"], found["segment_id"].astype(np.int64)
-    lengths = np.bincount(segments)
-    first = np.cumsum(lengths) - lengths
-    logs = found["log_probs"] - found["old_log_probs"]
-    ratio, advantages = np.exp(logs), found["advantages"]
+def async_step(raws: Sequence[Raw], number: int) -> Recorded:
+    """Recorded calls of the asynchronous trainer's loss as micro-batches of one optimizer step, their completions as
+    rows, each divided by its share of the tokens of all ranks. A golden call is the only one that was recorded of
+    `gradient_accumulation_steps`."""
+    params = raws[0]["params"]
+    found = {
+        name: np.concatenate([np.asarray(numbers(raw["inputs"][name]), dtype=np.float64) for raw in raws])
+        for name in ("log_probs", "old_log_probs", "advantages", "entropy")
+    }
+    of_micro = [np.bincount(np.asarray(raw["inputs"]["segment_id"], dtype=np.int64)) for raw in raws]
+    lengths = np.concatenate(of_micro)
+    logs, advantages = found["log_probs"] - found["old_log_probs"], found["advantages"]
+    ratio = np.exp(logs)
     clipped = (ratio < 1 - params["epsilon_low"]) & (advantages < 0)
     clipped |= (ratio > 1 + params["epsilon_high"]) & (advantages > 0)
-    loss = float(raw["outputs"]["loss"])
+    loss = float(sum(raw["outputs"]["loss"] for raw in raws))
+    entropies = np.split(found["entropy"], np.cumsum([one.sum() for one in of_micro])[:-1])
     return Recorded(
         rollout_id=0,
         step_id=number,
@@ -350,10 +355,10 @@ def async_step(raw: Raw, number: int) -> Recorded:
             group_index=None,
             response_lengths=lengths,
             total_lengths=lengths + 1,
-            loss_mask=np.ones(len(segments), np.int64),
+            loss_mask=np.ones(len(advantages), np.int64),
             raw_rewards=np.zeros(len(lengths)),
-            rewards=advantages[first],
-            micro_batch_ids=["mb-0000"] * len(lengths),
+            rewards=advantages[np.cumsum(lengths) - lengths],
+            micro_batch_ids=[f"mb-{at:04d}" for at, one in enumerate(of_micro) for _ in one],
         ),
         config=Config(
             advantage_estimator="grpo",
@@ -366,16 +371,18 @@ def async_step(raw: Raw, number: int) -> Recorded:
             entropy_coef=0.0,
             conventions=Conventions(
                 loss=_named("async"),
-                whole_batch=WholeBatch(ranks=1 / params["gradient_accumulation_steps"]),
+                whole_batch=WholeBatch(ranks=len(raws) / params["gradient_accumulation_steps"]),
                 entropy_mean=EntropyMean.MICRO_BATCH,
-                micro_batch_tokens=(max(params["global_n_tokens"] / params["world_size"], 1.0),),
+                micro_batch_tokens=tuple(
+                    max(raw["params"]["global_n_tokens"] / params["world_size"], 1.0) for raw in raws
+                ),
             ),
         ),
-        tensors={name: found[name] for name in ("log_probs", "old_log_probs", "advantages", "entropy")},
+        tensors=found,
         loss={
             "loss": loss,
             "pg_loss": loss,
-            "entropy_loss": float(found["entropy"].mean()),
+            "entropy_loss": float(np.mean([one.mean() for one in entropies])),
             "pg_clipfrac": float(clipped.mean()),
             "ppo_kl": float(-logs.mean()),
         },

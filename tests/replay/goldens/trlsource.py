@@ -4,10 +4,12 @@ document of the form in which the goldens hold real runs.
 The trainer is a real one; what it would generate, score and compute by its model is made up here.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -218,3 +220,70 @@ class Source:
 def _gradient(tensor: Any) -> list[Any]:
     found: list[Any] = (torch.zeros_like(tensor) if tensor.grad is None else tensor.grad).tolist()
     return found
+
+
+def async_call(random: np.random.Generator, accumulation: int, world_size: int) -> Mapping[str, Any]:
+    """TRL's asynchronous loss of one micro-batch of random tensors, in the form of the goldens' recorded calls."""
+    module = pytest.importorskip("trl.experimental.async_grpo.async_grpo_trainer")
+    lengths = random.integers(1, 7, random.integers(1, 5))
+    segments = np.repeat(np.arange(len(lengths)), lengths)
+    old = -np.abs(random.normal(0, 1.5, len(segments))).astype(np.float32)
+    given = {
+        "log_probs": old + random.normal(0, 0.3, len(segments)).astype(np.float32),
+        "old_log_probs": old,
+        "advantages": random.normal(0, 1, len(lengths)).astype(np.float32)[segments],
+        "entropy": np.abs(random.normal(0, 1, len(segments))).astype(np.float32),
+    }
+    params = {
+        "epsilon_low": 0.2,
+        "epsilon_high": 0.28,
+        "gradient_accumulation_steps": accumulation,
+        "world_size": world_size,
+        "global_n_tokens": float(len(segments) + (random.integers(0, 20) if world_size > 1 else 0)),
+    }
+    new = torch.tensor(given["log_probs"], requires_grad=True)
+    loss = module.AsyncGRPOTrainer.compute_loss(
+        _async_trainer(params),
+        lambda **_: SimpleNamespace(log_probs=new[None], entropy=torch.tensor(given["entropy"])[None]),
+        _async_inputs(given, segments, params["global_n_tokens"]),
+    )
+    loss.backward()
+    return {
+        "params": params,
+        "inputs": {**{name: values.tolist() for name, values in given.items()}, "segment_id": segments.tolist()},
+        "outputs": {"loss": float(loss.detach()), "grad_log_probs": _gradient(new)},
+    }
+
+
+def _async_trainer(params: Mapping[str, Any]) -> Any:
+    """What the method reads of its trainer."""
+    accelerator = SimpleNamespace(
+        num_processes=params["world_size"], reduce=lambda values, **_: values, gather=lambda values: values
+    )
+    counts = dict.fromkeys(("forward_tokens", "trained_tokens", "seq_len_weighted", "samples", "forward_s"), 0.0)
+    return SimpleNamespace(
+        accelerator=accelerator,
+        aux_loss_enabled=False,
+        epsilon_low=params["epsilon_low"],
+        epsilon_high=params["epsilon_high"],
+        current_gradient_accumulation_steps=params["gradient_accumulation_steps"],
+        _metrics={"train": defaultdict(list)},
+        **{f"_step_{name}": value for name, value in counts.items()},
+    )
+
+
+def _async_inputs(given: Mapping[str, Any], segments: NDArray[np.int64], tokens: float) -> Mapping[str, Any]:
+    """Packed in one row without a tree."""
+    row = torch.arange(len(segments))[None]
+    packed = {name: torch.tensor(given[name])[None] for name in ("old_log_probs", "advantages")}
+    return {
+        **packed,
+        **dict.fromkeys(("input_ids", "position_ids", "shift_labels", "token_index"), row),
+        **dict.fromkeys(("tree_kv_index", "tree_cu_seqlens_q", "tree_cu_seqlens_k"), row),
+        "attention_mask": torch.ones_like(row),
+        "segment_id": torch.tensor(segments)[None],
+        "tree_max_seqlens": torch.tensor([[len(segments)] * 2]),
+        "global_n_tokens": torch.tensor([tokens]),
+        "global_n_forward_tokens": torch.tensor([tokens]),
+        "mean_seq_len": torch.tensor([1.0]),
+    }
