@@ -63,8 +63,8 @@ FORMULAS: Mapping[StageId, Formula] = {
     StageId.LOSS_POLICY: Formula(
         "The clipped loss. Every metric is a sum over samples of the sample's masked mean; it is not divided by the "
         "number of samples. A ratio's advantage is the recomputed one where the chain has it. A convention named in "
-        "`config.conventions` puts its own surrogate, reduction and additions (KL term, masks by entropy or by distance "
-        "to the sampler, mean entropy) in place of these: docs/kernels.md.",
+        "`config.conventions` puts its own surrogate, reduction and additions (KL term, masks by entropy or by "
+        "distance to the sampler, mean entropy) in place of these: docs/kernels.md.",
         (
             "x = old - new",
             "r = e^-x",
