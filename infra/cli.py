@@ -57,9 +57,10 @@ MOUNTS = (
         "history",
         "infra.history_cli",
         _GROUP,
-        "Export and show offset ranges of the log.",
+        "Export, seal and show offset ranges of the log.",
         "history export --run RUN --out run.avro",
     ),
+    Mount("audit", "replay.audit.cli", _COMMAND, "Derive every decision of a history again.", "audit --run RUN"),
     Mount(
         "materialize",
         "replay.materialize_cli",

@@ -1,4 +1,4 @@
-"""`rollbook history export` and `show`: offset ranges of the log as a file, and as a page."""
+"""`rollbook history export`, `seal` and `show`: offset ranges of the log as a file, and as a page."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -9,6 +9,10 @@ import typer
 
 from rollbook.infra.looking.show import SHOWN, at, console, print_json, shown
 from rollbook.processors.ledger.keys import parse_key
+from rollbook.replay.audit.anchor import anchor_of
+from rollbook.replay.audit.audit import stretch_of
+from rollbook.replay.audit.report import lines
+from rollbook.replay.audit.seal import seal as seal_stretch
 from rollbook.replay.history.export import export as export_ranges
 from rollbook.replay.history.export import is_of_run
 from rollbook.replay.history.progress import progress
@@ -16,9 +20,9 @@ from rollbook.replay.history.source import StoredRecord
 from rollbook.replay.history.targets import Targets, opened
 from rollbook.replay.text import plural, visible
 from rollbook.schemas.codec import Decoded, UndecodableRecord, unwrap
-from rollbook.schemas.errors import AnswerNo
+from rollbook.schemas.errors import AnswerNo, BadInput
 
-app = typer.Typer(help="Export and show offset ranges of the log.")
+app = typer.Typer(help="Export, seal and show offset ranges of the log.")
 
 TargetTexts = Annotated[
     list[str] | None,
@@ -34,7 +38,7 @@ Run = Annotated[str | None, typer.Option("--run", help="Only this run; without a
 
 @app.callback()
 def _group() -> None:
-    """Export and show offset ranges of the log."""
+    """Export, seal and show offset ranges of the log."""
 
 
 @app.command(epilog="Example: rollbook history export --run my-run --payloads --out my-run.avro")
@@ -57,6 +61,39 @@ def export(
     for section, total in zip(done.sections, done.totals, strict=True):
         print(f"{section}  {plural(total.records, 'record')}  {total.digest}")
     print(f"written: {visible(done.path, limit=4096)}")
+
+
+@app.command(epilog="Example: rollbook history seal lifecycle:0:- --payloads --out sealed.avro")
+def seal(
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The file to write; it must not exist.")],
+    targets: TargetTexts = None,
+    run: Run = None,
+    anchor: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The sealed file that ends where the range begins.", show_default=False),
+    ] = None,
+    payloads: Annotated[
+        bool, typer.Option("--payloads", help="Also the payloads that the sealed records name.")
+    ] = False,
+) -> None:
+    """Audit a range of the lifecycle topic, or a run, and write it with an anchor behind it.
+
+    The file holds the decided records, their decisions, and the state that they lead to with its digest: an audit of
+    what follows starts there (`rollbook audit RANGE --anchor FILE`), so that the sealed range may leave Kafka. Note the
+    printed chain heads elsewhere: they tell a history that was rewritten. Exits 1, and writes nothing, where the range
+    does not pass its audit.
+    """
+    with opened(targets or (), run) as of, progress() as watch:
+        if len(of.ranges) > 1 and run is None:
+            raise BadInput("a seal is of one partition: name one range of the lifecycle topic, or --run RUN")
+        stretch = stretch_of(of.log, of.settings, of.ranges[0], run)
+        before = None if anchor is None else anchor_of(anchor)
+        sealed = seal_stretch(of.log, of.settings, stretch, out, before=before, payloads=payloads, watch=watch)
+    print("\n".join(lines(sealed.report)))
+    if sealed.exported is None or sealed.anchor is None:
+        raise AnswerNo("nothing was sealed: the range has no decided record, or does not pass its audit")
+    print(f"anchor: before {stretch.lifecycle}:{stretch.partition}:{sealed.anchor.next_offset}  {sealed.anchor.digest}")
+    print(f"written: {visible(sealed.exported.path, limit=4096)}")
 
 
 @app.command(epilog="Example: rollbook history show lifecycle:0:0-100 --type Commit")

@@ -3,6 +3,8 @@
 The host restores with it, and so does whoever only looks.
 """
 
+from collections.abc import Iterator
+
 from rollbook.processors.ledger.fold import Ledger
 from rollbook.processors.ledger.keys import POSITION, decode_position, parse_key, position_key, restore_row
 from rollbook.schemas.errors import BadInput
@@ -28,6 +30,10 @@ class Rebuild:
             self._latest.pop(key, None)
         else:
             self._latest[key] = value
+
+    def latest(self) -> Iterator[tuple[bytes, bytes]]:
+        """The rows that are left, as they lie there, by key."""
+        yield from sorted(self._latest.items())
 
     @property
     def rows(self) -> int:

@@ -92,6 +92,10 @@ class Table(Generic[K, V]):
         """All records, by key: insertion order differs between a fold and a restore."""
         return [self._rows[key] for key in sorted(self._rows)]
 
+    def items(self) -> list[tuple[K, V]]:
+        """All records with their keys, by key."""
+        return [(key, self._rows[key]) for key in sorted(self._rows)]
+
     def put(self, key: K, value: V) -> V:
         """Set a record."""
         before = self._rows.get(key)

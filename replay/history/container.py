@@ -76,6 +76,24 @@ class Section(BaseModel):
         return f"{self.topic}:{self.partition}:{self.start}-{self.end}"
 
 
+class AnchorNote(BaseModel):
+    """The last section holds the ledger's rows as they are before this offset of the lifecycle topic. `run`: of this
+    run alone; `digest`: over the offset and the rows."""
+
+    model_config = ConfigDict(frozen=True)
+
+    lifecycle: str
+    partition: int = Field(ge=0)
+    topic_partitions: int = Field(ge=1)
+    next_offset: int = Field(ge=0)
+    run: str | None = None
+    digest: str
+
+
+ANCHOR = "anchor"
+"""What stands for a topic in the section of an anchor's rows."""
+
+
 class Contents(BaseModel):
     """What a file holds. `partitions`: of each topic of the cluster, by its full name, which begins with the prefix."""
 
@@ -86,6 +104,7 @@ class Contents(BaseModel):
     topic_prefix: str
     partitions: Mapping[str, int]
     sections: tuple[Section, ...]
+    anchor: AnchorNote | None = None
 
 
 @dataclass(frozen=True, slots=True)

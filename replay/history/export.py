@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.ledger.keys import POSITION, parse_key
-from rollbook.replay.history.container import Contents, Section, Total, write
+from rollbook.replay.history.container import ANCHOR, AnchorNote, Contents, Section, Total, write
 from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.referenced import Referenced
@@ -44,10 +44,13 @@ def export(
     *,
     run_id: str | None = None,
     payloads: bool = False,
+    anchor: AnchorNote | None = None,
+    rows: Sequence[tuple[bytes, bytes]] = (),
     watch: Watch = lambda *_: None,
 ) -> Exported:
     """Write the committed records of `ranges` to `out`, of one run alone where it is given; with `payloads` also those
-    that the exported lifecycle records name. The same ranges give the same bytes at any time.
+    that the exported lifecycle records name, and with `anchor` the ledger's `rows` behind them. The same ranges give
+    the same bytes at any time.
 
     Streamed: memory does not grow with the ranges (a bit for each offset of the payloads). Raises OutOfRange for a
     range that is not to be had, BadInput for an `out` that exists or ranges that overlap, EnvironmentFault where broker
@@ -64,15 +67,14 @@ def export(
             for record in _read(log, section, watch, "looking for payloads"):
                 referenced.note(record)
         sections += referenced.sections()
-    contents = Contents(
-        topic_prefix=settings.topic_prefix,
-        partitions={topic: log.partitions(topic) for topic in dict.fromkeys(one.topic for one in sections)},
-        sections=sections,
-    )
+    partitions = {topic: log.partitions(topic) for topic in dict.fromkeys(one.topic for one in sections)}
+    if anchor is not None:
+        sections += (Section(topic=ANCHOR, partition=anchor.partition, start=0, end=len(rows)),)
+    contents = Contents(topic_prefix=settings.topic_prefix, partitions=partitions, sections=sections, anchor=anchor)
     unfinished = out.with_name(f"{out.name}.unfinished")
     try:
         unfinished.unlink(missing_ok=True)
-        totals = write(unfinished, contents, (_of(log, one, referenced, watch) for one in sections))
+        totals = write(unfinished, contents, (_of(log, one, referenced, rows, watch) for one in sections))
         unfinished.rename(out)
     except OSError as fault:
         raise EnvironmentFault(f"{visible(out)} cannot be written ({fault.strerror}): give another --out") from None
@@ -95,7 +97,13 @@ def _check_apart(sections: Sequence[Section]) -> None:
                 raise BadInput(f"{one} and {other} overlap: give each offset once")
 
 
-def _of(log: LogSource, section: Section, referenced: Referenced, watch: Watch) -> Iterator[StoredRecord]:
+def _of(
+    log: LogSource, section: Section, referenced: Referenced, rows: Sequence[tuple[bytes, bytes]], watch: Watch
+) -> Iterator[StoredRecord]:
+    if section.topic == ANCHOR:
+        return (
+            StoredRecord(ANCHOR, section.partition, number, 0, key, value) for number, (key, value) in enumerate(rows)
+        )
     if section.only_referenced:
         return log.read_at(section.topic, section.partition, referenced.offsets(section))
     return _read(log, section, watch, str(section))

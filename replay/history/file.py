@@ -10,7 +10,7 @@ from typing import IO, Any, cast
 
 import fastavro
 
-from rollbook.replay.history.container import Contents, Running, Section, Total, contents_of, stored
+from rollbook.replay.history.container import AnchorNote, Contents, Running, Section, Total, contents_of, stored
 from rollbook.replay.history.source import Bounds, OutOfRange, StoredRecord, place_of
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
@@ -93,6 +93,7 @@ class FileLog:
         self._parts: dict[tuple[str, int], list[_Part]] = {}
         self.contents: list[Contents] = []
         """Of each file."""
+        self._anchors: list[tuple[AnchorNote, _Part]] = []
         with self._open:
             for path in paths:
                 self._take(path)
@@ -161,9 +162,15 @@ class FileLog:
                 raise OutOfRange(place, f"no such record is in {self._names}", self.bounds(topic, partition))
             yield record
 
+    def anchors(self) -> Iterator[tuple[AnchorNote, Path, Iterator[StoredRecord]]]:
+        """Of each sealed file its anchor, with the ledger's rows."""
+        for note, part in self._anchors:
+            yield note, part.path, part.read(0)
+
     def verify(self) -> Iterator[str]:
         """What is wrong with the files: sections whose records are not those that were exported."""
-        for part in (part for parts in self._parts.values() for part in parts):
+        anchors = [part for _, part in self._anchors]
+        for part in (*(part for parts in self._parts.values() for part in parts), *anchors):
             running = Running()
             for record in part.read(part.section.start):
                 running.taken(record)
@@ -211,6 +218,9 @@ class FileLog:
         header = _header(file, parts)
         for part in parts:
             part.header = header
+        if contents.anchor is not None:
+            self._anchors.append((contents.anchor, parts.pop()))
+        for part in parts:
             self._parts.setdefault((part.section.topic, part.section.partition), []).append(part)
 
     def _index(self, path: Path, blocks: Any, parts: Iterator[_Part]) -> None:

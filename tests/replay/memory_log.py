@@ -45,6 +45,18 @@ class MemoryLog:
         kept = self._kept[topic, partition]
         kept.records[offset] = replace(kept.records[offset], value=value)
 
+    def put(self, topic: str, partition: int, end: int, records: Iterable[StoredRecord]) -> None:
+        """A whole partition at once, its records at their own offsets."""
+        self._kept[topic, partition] = _Partition(0, end, {record.offset: record for record in records})
+
+    def remove(self, topic: str, partition: int, offset: int) -> None:
+        """One record is gone."""
+        del self._kept[topic, partition].records[offset]
+
+    def drop(self, topic: str, partition: int) -> None:
+        """The partition is gone."""
+        del self._kept[topic, partition]
+
     def partitions(self, topic: str) -> int:
         if not any(known == topic for known, _ in self._kept):
             raise BadInput(f"topic {topic} does not exist")

@@ -19,7 +19,8 @@ from rollbook.replay.engine import Compared, replay_cohort
 from rollbook.replay.result import Outcome, Verdict
 from rollbook.tests.replay.goldens.case import read
 from rollbook.tests.replay.goldens.tally import FOLDER
-from rollbook.tests.replay.goldens.trlrun import Run, async_step
+from rollbook.tests.replay.goldens.trlasync import async_step
+from rollbook.tests.replay.goldens.trlrun import Run
 
 CLOSE = 1e-5
 PRODUCER = Producer(commit="trl-1.16.0", dirty_patch_digest="", torch_version="2.15")

@@ -30,7 +30,8 @@ from rollbook.replay.stages import TOKEN_PAYLOADS
 pytest.importorskip("trl", reason="TRL is not installed: install rollbook[trl]")
 from rollbook.tests.replay.goldens import trl
 from rollbook.tests.replay.goldens.tally import failures
-from rollbook.tests.replay.goldens.trlrun import Run, Step, async_step
+from rollbook.tests.replay.goldens.trlasync import async_step
+from rollbook.tests.replay.goldens.trlrun import Run, Step
 from rollbook.tests.replay.goldens.trlsource import LOSSES, Choice, Source, async_call, choices
 
 TABLE = list(choices())

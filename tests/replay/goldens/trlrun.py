@@ -3,7 +3,7 @@
 The scalars beside TRL's loss, which it does not keep, are computed here, row by row, and not by the engine.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -232,8 +232,8 @@ class Step:
         of_part = 1.0 if tokens is not None else len(self.micros) / accumulated
         kl = KlTerm(coef=params["beta"], by_ratio=params["use_bias_correction_kl"]) if params["beta"] else None
         return Conventions(
-            advantages=_named(self._advantages_name()),
-            loss=_named(trl.loss_name(params["loss_type"], params["importance_sampling_level"])),
+            advantages=named(self._advantages_name()),
+            loss=named(trl.loss_name(params["loss_type"], params["importance_sampling_level"])),
             tau_pos=params["sapo_temperature_pos"],
             tau_neg=params["sapo_temperature_neg"],
             whole_batch=WholeBatch(
@@ -307,13 +307,13 @@ class Step:
         return clipped.astype(np.float64)
 
 
-def _named(name: str) -> NamedConvention:
+def named(name: str) -> NamedConvention:
     return NamedConvention(framework=trl.FRAMEWORK, version=trl.VERSION, name=name)
 
 
 def trl_convention(*, advantages: str) -> Conventions:
     """Of advantages alone."""
-    return Conventions(advantages=_named(advantages))
+    return Conventions(advantages=named(advantages))
 
 
 def _corrections(params: Raw) -> tuple[Correction, ...]:
@@ -327,63 +327,4 @@ def _corrections(params: Raw) -> tuple[Correction, ...]:
             most=params["vllm_importance_sampling_clip_max"],
             outside=Outlier.ZERO if what == "mask" else Outlier.TRUNCATE,
         ),
-    )
-
-
-def async_step(raws: Sequence[Raw], number: int) -> Recorded:
-    """Recorded calls of the asynchronous trainer's loss as micro-batches of one optimizer step, their completions as
-    rows, each divided by its share of the tokens of all ranks. A golden call is the only one that was recorded of
-    `gradient_accumulation_steps`."""
-    params = raws[0]["params"]
-    found = {
-        name: np.concatenate([np.asarray(numbers(raw["inputs"][name]), dtype=np.float64) for raw in raws])
-        for name in ("log_probs", "old_log_probs", "advantages", "entropy")
-    }
-    of_micro = [np.bincount(np.asarray(raw["inputs"]["segment_id"], dtype=np.int64)) for raw in raws]
-    lengths = np.concatenate(of_micro)
-    logs, advantages = found["log_probs"] - found["old_log_probs"], found["advantages"]
-    ratio = np.exp(logs)
-    clipped = (ratio < 1 - params["epsilon_low"]) & (advantages < 0)
-    clipped |= (ratio > 1 + params["epsilon_high"]) & (advantages > 0)
-    loss = float(sum(raw["outputs"]["loss"] for raw in raws))
-    entropies = np.split(found["entropy"], np.cumsum([one.sum() for one in of_micro])[:-1])
-    return Recorded(
-        rollout_id=0,
-        step_id=number,
-        rows=Rows(
-            sample_ids=[f"completion-{at}" for at in range(len(lengths))],
-            group_index=None,
-            response_lengths=lengths,
-            total_lengths=lengths + 1,
-            loss_mask=np.ones(len(advantages), np.int64),
-            raw_rewards=np.zeros(len(lengths)),
-            rewards=advantages[np.cumsum(lengths) - lengths],
-            micro_batch_ids=[f"mb-{at:04d}" for at, one in enumerate(of_micro) for _ in one],
-        ),
-        config=Config(
-            advantage_estimator="grpo",
-            n_samples_per_prompt=1,
-            grpo_std_normalization=True,
-            kl_loss_type="k3",
-            kl_coef=0.0,
-            eps_clip=params["epsilon_low"],
-            eps_clip_high=params["epsilon_high"],
-            entropy_coef=0.0,
-            conventions=Conventions(
-                loss=_named("async"),
-                whole_batch=WholeBatch(ranks=len(raws) / params["gradient_accumulation_steps"]),
-                entropy_mean=EntropyMean.MICRO_BATCH,
-                micro_batch_tokens=tuple(
-                    max(raw["params"]["global_n_tokens"] / params["world_size"], 1.0) for raw in raws
-                ),
-            ),
-        ),
-        tensors=found,
-        loss={
-            "loss": loss,
-            "pg_loss": loss,
-            "entropy_loss": float(np.mean([one.mean() for one in entropies])),
-            "pg_clipfrac": float(clipped.mean()),
-            "ppo_kl": float(-logs.mean()),
-        },
     )

@@ -1,0 +1,1 @@
+"""Audit: a history folded again, and everything in it that can be derived held against what is there."""

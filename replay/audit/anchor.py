@@ -1,0 +1,65 @@
+"""An anchor: the ledger as it is before a lifecycle offset, from which an audit can start where the log before it is
+gone. It is part of a sealed file."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rollbook.processors.ledger.fold import Ledger
+from rollbook.processors.ledger.rebuild import Rebuild
+from rollbook.replay.audit.decisions import Stretch
+from rollbook.replay.audit.findings import Finding, Kind
+from rollbook.replay.history.container import AnchorNote
+from rollbook.replay.history.file import FileLog
+from rollbook.replay.text import visible
+from rollbook.schemas.errors import BadInput
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """`rows`: those of the ledger topic, by key; `place`: where it lies."""
+
+    note: AnchorNote
+    rows: tuple[tuple[bytes, bytes], ...]
+    place: str
+
+    def check(self) -> Iterator[Finding]:
+        """Whether its rows are those that its digest is over."""
+        found = digest_of(self.note.next_offset, self.rows)
+        if found != self.note.digest:
+            yield Finding(Kind.ANCHOR_DIFFERS, self.place, "its state", {"digest": self.note.digest}, {"digest": found})
+
+    def ledger(self, stretch: Stretch) -> Ledger:
+        """The state to fold the stretch into. Raises BadInput for a stretch that does not begin where it ends."""
+        note = self.note
+        mine = (note.lifecycle, note.partition, note.next_offset)
+        if mine != (stretch.lifecycle, stretch.partition, stretch.within.first):
+            raise BadInput(
+                f"{self.place} is the state before {note.lifecycle}:{note.partition}:{note.next_offset}-, and the "
+                f"range begins at {stretch.lifecycle}:{stretch.partition}:{stretch.within.first}: give one that fits"
+            )
+        if note.run is not None and note.run != stretch.run_id:
+            raise BadInput(f"{self.place} is the state of run {note.run} alone: add --run {note.run}")
+        rebuild = Rebuild(note.partition, note.topic_partitions, stretch.run_id)
+        for key, value in self.rows:
+            rebuild.take(key, value)
+        return rebuild.ledger()
+
+
+def anchor_of(path: Path) -> Anchor:
+    """The anchor of a sealed file. Raises BadInput for a file that has none."""
+    with FileLog([path]) as log:
+        for note, _, stored in log.anchors():
+            rows = tuple((record.key or b"", record.value or b"") for record in stored)
+            return Anchor(note, rows, visible(path))
+    raise BadInput(f"{visible(path)} has no anchor: give a file made by `rollbook history seal`")
+
+
+def digest_of(next_offset: int, rows: Iterable[tuple[bytes, bytes]]) -> str:
+    """sha256 over the offset and each row's key and value with their lengths."""
+    digest = hashlib.sha256(next_offset.to_bytes(8, "big"))
+    for row in rows:
+        for part in row:
+            digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()

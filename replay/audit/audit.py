@@ -1,0 +1,211 @@
+"""Audit: a run or a partition folded again, from its first record or from an anchor, and held against the log."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from rollbook.infra.settings import Settings, Topic
+from rollbook.processors.ledger.fold import Ledger
+from rollbook.replay.audit.anchor import Anchor
+from rollbook.replay.audit.decisions import Derived, Deriver, Differs, Stretch
+from rollbook.replay.audit.evidence import Checked, EvidenceCheck
+from rollbook.replay.audit.findings import Finding, Kind
+from rollbook.replay.audit.ledger import NotHere, check_ledger
+from rollbook.replay.history.progress import Watch
+from rollbook.replay.history.ranges import OffsetRange
+from rollbook.replay.history.source import Bounds, LogSource
+from rollbook.replay.text import visible
+from rollbook.schemas.errors import BadInput
+from rollbook.schemas.partition import partition_of
+from rollbook.schemas.records.update import CheckpointSaved
+
+_REMEMBERED = 65_536
+_WATCH_EVERY = 1_000
+_MOST_FINDINGS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a run's chain stands behind the audited records: it vouches for all of them."""
+
+    run_id: str
+    sequence: int
+    chain: str
+    fold_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """What an audit found. `decided`: lifecycle records whose decisions were derived byte for byte; `undecided`: those
+    at the end that have none yet; `unchecked`: what could not be held against anything, and why."""
+
+    lifecycle: str
+    partition: int
+    within: Bounds
+    run_id: str | None
+    decided: int
+    undecided: int
+    heads: tuple[Head, ...]
+    checked: Checked
+    findings: tuple[Finding, ...]
+    unchecked: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        return not self.findings
+
+
+@dataclass(slots=True)
+class _Chains:
+    """Chain heads that were noted somewhere: by checkpoints in the log, or elsewhere by whoever asks."""
+
+    wanted: set[str]
+    _recent: deque[str] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    _known: dict[str, int] = field(default_factory=dict)
+    noted: list[tuple[str, str, str]] = field(default_factory=list)
+    """Place, checkpoint and chain of those that no recent decision has."""
+
+    def take(self, derived: Derived) -> None:
+        record = derived.record if derived.decision.record_type == CheckpointSaved.__name__ else None
+        if isinstance(record, CheckpointSaved) and record.chain and record.chain not in self._known:
+            self.noted.append((derived.stored.place, record.checkpoint.id, record.chain))
+        chain = derived.decision.chain
+        self.wanted.discard(chain)
+        if len(self._recent) == _REMEMBERED:
+            oldest = self._recent[0]
+            self._known[oldest] -= 1
+            if not self._known[oldest]:
+                del self._known[oldest]
+        self._recent.append(chain)
+        self._known[chain] = self._known.get(chain, 0) + 1
+
+
+def stretch_of(log: LogSource, settings: Settings, wanted: OffsetRange | None, run_id: str | None) -> Stretch:
+    """What to audit: a range of the lifecycle topic, or the partition of a run. Raises BadInput, OutOfRange."""
+    lifecycle, decisions = settings.topic(Topic.LIFECYCLE), settings.topic(Topic.DECISIONS)
+    if wanted is None:
+        if run_id is None:
+            raise BadInput("say what to audit: --run RUN, a range such as lifecycle:0:-, or an exported file")
+        wanted = OffsetRange(lifecycle, partition_of(run_id, log.partitions(lifecycle)))
+    if wanted.topic != lifecycle:
+        raise BadInput(f"{wanted}: decisions are derived from {lifecycle}: give a range of that")
+    return Stretch(lifecycle, decisions, wanted.partition, wanted.resolved(log), run_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """A report, with the state that the decided records lead to, the lifecycle offset behind them and the offsets of
+    their decisions."""
+
+    report: AuditReport
+    ledger: Ledger
+    decided_to: int
+    decisions: Bounds
+
+
+def audit(
+    log: LogSource,
+    settings: Settings,
+    stretch: Stretch,
+    *,
+    anchor: Anchor | None = None,
+    heads: Iterable[str] = (),
+    payloads: bool = True,
+    watch: Watch = lambda *_: None,
+) -> Audited:
+    """Fold the stretch again and compare all that can be derived. `anchor`: the state before its first record, for one
+    that does not begin at the log's first; `heads`: chain heads noted elsewhere, which some decision must have;
+    `payloads`: also compute drift and digests again.
+
+    What does not fit is in the report. Raises BadInput for a stretch whose beginning needs an anchor, OutOfRange,
+    EnvironmentFault.
+    """
+    ledger = _ledger_before(stretch, log.partitions(stretch.lifecycle), anchor)
+    before = frozenset(head.chain for head in _heads(ledger, None))
+    findings: list[Finding] = [] if anchor is None else list(anchor.check())
+    deriver, chains = Deriver(log, stretch, ledger), _Chains(set(heads) - before)
+    evidence = EvidenceCheck(log, stretch.lifecycle, stretch.partition) if payloads else None
+    size = stretch.within.end - stretch.within.first
+    differs = False
+    try:
+        for count, derived in enumerate(deriver.derive()):
+            if count % _WATCH_EVERY == 0:
+                watch("folded", derived.stored.offset - stretch.within.first, size)
+            chains.take(derived)
+            if evidence is not None:
+                findings += evidence.take(derived)
+    except Differs as first:
+        findings.append(first.finding)
+        differs = True
+    watch("folded", size, size)
+    if evidence is not None:
+        findings += evidence.finish()
+    findings += _unknown_chains(log, stretch, chains, before)
+    unchecked = _unchecked(evidence)
+    if not differs:  # else the state is not that of the log
+        try:
+            findings += check_ledger(log, settings.topic(Topic.LEDGER), ledger, deriver.decided_to, stretch.run_id)
+        except NotHere as reason:
+            unchecked.append(f"the compacted ledger: {reason}")
+    report = AuditReport(
+        lifecycle=stretch.lifecycle,
+        partition=stretch.partition,
+        within=stretch.within,
+        run_id=stretch.run_id,
+        decided=deriver.decided,
+        undecided=deriver.undecided,
+        heads=tuple(_heads(ledger, stretch.run_id)),
+        checked=evidence.checked if evidence is not None else Checked(),
+        findings=tuple(findings[:_MOST_FINDINGS]),
+        unchecked=tuple(unchecked),
+    )
+    return Audited(report, ledger, deriver.decided_to, deriver.decisions)
+
+
+def _ledger_before(stretch: Stretch, partitions: int, anchor: Anchor | None) -> Ledger:
+    if anchor is not None:
+        return anchor.ledger(stretch)
+    if stretch.within.first > 0 and stretch.run_id is None:
+        raise BadInput(
+            f"{stretch.lifecycle}:{stretch.partition}:{stretch.within.first}- does not begin at the log's first "
+            "record: audit from there, or give the --anchor of a sealed range that ends here"
+        )
+    return Ledger(stretch.partition, partitions)
+
+
+def _heads(ledger: Ledger, run_id: str | None) -> Iterator[Head]:
+    for name in sorted(ledger.runs):
+        head = ledger.run(name).head
+        if head.sequence and run_id in (None, name):
+            yield Head(name, head.sequence, head.chain, head.fold_version)
+
+
+def _unknown_chains(log: LogSource, stretch: Stretch, chains: _Chains, before: frozenset[str]) -> Iterator[Finding]:
+    """A checkpoint may be of a decision long past: those are looked for once more, all together."""
+    missing = {chain for _, _, chain in chains.noted} - before
+    if missing:
+        missing -= _all_chains(log, stretch, missing)
+    for place, checkpoint, chain in chains.noted:
+        if chain in missing:
+            yield Finding(Kind.CHECKPOINT_CHAIN, place, f"checkpoint {visible(checkpoint)}", {"chain": chain}, {})
+    for chain in sorted(chains.wanted):
+        where = f"{stretch.lifecycle}:{stretch.partition}"
+        yield Finding(Kind.HEAD_UNKNOWN, where, "the head that was noted elsewhere", {"chain": chain}, {})
+
+
+def _all_chains(log: LogSource, stretch: Stretch, wanted: set[str]) -> set[str]:
+    bounds = log.bounds(stretch.decisions, stretch.partition)
+    records = log.read(stretch.decisions, stretch.partition, bounds.first, bounds.end)
+    ends = ((stored.value or b"")[-64:].decode(errors="replace") for stored in records)
+    return {chain for chain in ends if chain in wanted}
+
+
+def _unchecked(evidence: EvidenceCheck | None) -> list[str]:
+    if evidence is None:
+        return ["drift and recordings: not asked for"]
+    found = []
+    if evidence.checked.unmeasured:
+        found.append(f"drift of {evidence.checked.unmeasured:,} admitted rows: shown without their log-probs")
+    if evidence.checked.gone:
+        found.append(f"{evidence.checked.gone:,} payloads: the log does not have them any more")
+    return found

@@ -1,0 +1,94 @@
+"""`rollbook audit`: derive every decision of a history again."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rollbook.infra.settings import Topic
+from rollbook.replay.audit.anchor import anchor_of
+from rollbook.replay.audit.audit import audit, stretch_of
+from rollbook.replay.audit.report import keep, lines, plain
+from rollbook.replay.history.file import FileLog
+from rollbook.replay.history.progress import progress
+from rollbook.replay.history.ranges import OffsetRange
+from rollbook.replay.history.targets import Targets, opened
+from rollbook.schemas.errors import BadInput
+
+app = typer.Typer(help="Derive every decision of a history again.")
+
+
+@app.command("audit", epilog="Example: rollbook audit --run my-run")
+def audit_command(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RANGE|FILE]...",
+            help="lifecycle:PARTITION:START-END, or exported files to take it from.",
+            show_default=False,
+        ),
+    ] = None,
+    run: Annotated[str | None, typer.Option("--run", help="Only this run; without a range all of it.")] = None,
+    head: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HASH",
+            help="A chain head noted elsewhere, which some decision must have; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    anchor: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A sealed file that ends where the range begins.", show_default=False),
+    ] = None,
+    payloads: Annotated[
+        bool, typer.Option(help="Also compute drift and the digests of recordings again from the payloads.")
+    ] = True,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a page to keep: Markdown (.md) or HTML (.html).", show_default=False),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON, an object a line for each partition.")] = False,
+) -> None:
+    """Fold a history again and demand that every decision be the topic's, byte for byte.
+
+    Besides: the chain of each run unbroken, the compacted ledger what the decisions lead to, the drift of every Admit
+    and the digests of every recording what their payloads give, chain heads of checkpoints known. Records of others are
+    needed by nothing: with --run only that run's are folded. The first difference is shown side by side.
+
+    A history that somebody rewrote consistently from some point on fits itself: only a chain head noted elsewhere
+    (--head, as the clients' checkpoints carry it) tells it.
+
+    Exits 0 when everything fits, 1 when something does not, 2 when the history cannot be audited.
+    """
+    with opened(targets or (), run) as of, progress() as watch:
+        wanted = _wanted(of)
+        if len(wanted) > 1 and (head or anchor):
+            raise BadInput("--head and --anchor are of one partition: name its range, or --run RUN")
+        before = None if anchor is None else anchor_of(anchor)
+        stretches = [stretch_of(of.log, of.settings, one, run) for one in wanted]
+        found = [
+            audit(of.log, of.settings, one, anchor=before, heads=head or (), payloads=payloads, watch=watch).report
+            for one in stretches
+        ]
+        changed = list(of.log.verify()) if isinstance(of.log, FileLog) else []
+    if report is not None:
+        keep(found, report)
+    for one_report in found:
+        if as_json:
+            print(json.dumps(plain(one_report)))
+        else:
+            print("\n".join(lines(one_report)))
+    for text in changed:
+        print(f"FAIL  {text}")
+    if changed or not all(one_report.passed for one_report in found):
+        raise typer.Exit(1)
+
+
+def _wanted(of: Targets) -> list[OffsetRange]:
+    lifecycle = of.settings.topic(Topic.LIFECYCLE)
+    found = [one for one in of.ranges if of.are_named or one.topic == lifecycle]
+    if not found:
+        raise BadInput(f"nothing of {lifecycle} is in the files: export it, too")
+    return found

@@ -1,0 +1,188 @@
+"""The decisions of a stretch of the log derived anew, and held against the topic's byte for byte."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from rollbook.processors.ledger.fold import Folded, Ledger, NewerFoldVersion, SourceRecord, chain_of
+from rollbook.replay.audit.findings import Finding, Kind
+from rollbook.replay.history.source import Bounds, LogSource, StoredRecord, place_of
+from rollbook.replay.text import visible
+from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode, decode_as, encode
+from rollbook.schemas.errors import BadInput
+from rollbook.schemas.records.common import Lifecycle
+from rollbook.schemas.records.decision import Decision
+
+_CHAIN_BYTES = 66
+_SHOWN = 400
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A lifecycle record, what the fold makes of it, and its decision in the topic, byte for byte the same."""
+
+    stored: StoredRecord
+    folded: Folded
+    decided: StoredRecord
+
+    @property
+    def decision(self) -> Decision:
+        return self.folded.decision
+
+    @cached_property
+    def record(self) -> Lifecycle | None:
+        """The typed record, decoded when asked for; None where the contract refused it."""
+        try:
+            found = decode(self.stored.value or b"")
+        except (UndecodableRecord, ContractViolation):
+            return None
+        return found if isinstance(found, Lifecycle) else None
+
+
+class Differs(Exception):
+    """The first difference, behind which nothing can be compared any more."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.what)
+        self.finding = finding
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Which records of a partition are audited: lifecycle offsets `within`, of one run alone where it is given."""
+
+    lifecycle: str
+    decisions: str
+    partition: int
+    within: Bounds
+    run_id: str | None = None
+
+
+class Deriver:
+    """Folds a stretch into a ledger, which is that before its first record. `undecided`: how many records at the end
+    have no decision yet; `decided_to`: the first lifecycle offset behind the decided ones; `decisions`: the offsets of
+    their decisions."""
+
+    def __init__(self, log: LogSource, stretch: Stretch, ledger: Ledger) -> None:
+        self._log = log
+        self._stretch = stretch
+        self.ledger = ledger
+        self.undecided = 0
+        self.decided = 0
+        self.decided_to = stretch.within.first
+        self.decisions = Bounds(0, 0)
+
+    def derive(self) -> Iterator[Derived]:
+        """Each decided record in order. Raises Differs at the first that does not fit, BadInput where a newer rollbook
+        is needed."""
+        decisions = self._decisions()
+        said = next(decisions, None)
+        for stored in self._records():
+            if said is None:
+                self.undecided += 1
+                continue
+            decision = said[1]
+            if decision.source.offset < stored.offset:
+                raise Differs(self._gone(said))
+            if decision.source.offset > stored.offset:
+                raise Differs(self._undecided(stored, said[0]))
+            yield self._same(stored, *said)
+            said = next(decisions, None)
+        if said is not None:
+            raise Differs(self._gone(said))
+
+    def _records(self) -> Iterator[StoredRecord]:
+        of, run_key = self._stretch, None if self._stretch.run_id is None else self._stretch.run_id.encode()
+        for stored in self._log.read(of.lifecycle, of.partition, of.within.first, of.within.end):
+            if run_key is None or stored.key == run_key:
+                yield stored
+
+    def _decisions(self) -> Iterator[tuple[StoredRecord, Decision]]:
+        """Those of the stretch's records."""
+        of = self._stretch
+        bounds = self._log.bounds(of.decisions, of.partition)
+        if bounds.first >= bounds.end:
+            return
+        for stored in self._log.read(of.decisions, of.partition, bounds.first, bounds.end):
+            try:
+                decision = decode_as(Decision, stored.value or b"")
+            except (UndecodableRecord, ContractViolation) as problem:
+                raise Differs(Finding(Kind.NO_DECISION, stored.place, str(problem), {}, {})) from None
+            if decision.source.offset < of.within.first or of.run_id not in (None, decision.run_id):
+                continue
+            if decision.source.offset >= of.within.end:
+                return
+            yield stored, decision
+
+    def _same(self, stored: StoredRecord, said: StoredRecord, decision: Decision) -> Derived:
+        if decision.source.sha256 != stored.sha256:
+            raise Differs(
+                Finding(
+                    Kind.RECORD_CHANGED,
+                    stored.place,
+                    f"decided at {said.place} was another record",
+                    {"sha256": decision.source.sha256},
+                    {"sha256": stored.sha256},
+                )
+            )
+        run = self.ledger.runs.get(decision.run_id)
+        previous = run.head.chain if run is not None else "0" * 64
+        if previous == "0" * 64 and decision.sequence > 1 and self._stretch.within.first > 0:
+            raise BadInput(
+                f"{stored.place} is the first record of run {visible(decision.run_id)} in the range, and was its "
+                f"{decision.sequence}th: audit from the run's beginning, or give the --anchor of a sealed range that "
+                "ends here"
+            )
+        try:
+            folded = self.ledger.fold(SourceRecord(stored.partition, stored.offset, stored.key, stored.value))
+        except NewerFoldVersion as newer:
+            raise BadInput(str(newer)) from None
+        self.ledger.journal.keep()
+        if folded.encoded != said.value:
+            raise Differs(self._differs(stored, said, decision, folded, previous))
+        self.decided += 1
+        first = self.decisions.first if self.decisions.end else said.offset
+        self.decisions = Bounds(first, said.offset + 1)
+        self.decided_to = stored.offset + 1
+        return Derived(stored, folded, said)
+
+    def _differs(
+        self, stored: StoredRecord, said: StoredRecord, decision: Decision, folded: Folded, previous: str
+    ) -> Finding:
+        body = (said.value or b"")[:-_CHAIN_BYTES]
+        is_linked = chain_of(previous, decision.source.sha256, body) == decision.chain
+        there, derived = differences(decision, folded.decision)
+        kind = Kind.DECISION_DIFFERS if is_linked else Kind.DECISION_CHANGED
+        return Finding(
+            kind, said.place, f"the decision on the {decision.record_type} at {stored.place}", there, derived
+        )
+
+    def _gone(self, said: tuple[StoredRecord, Decision]) -> Finding:
+        of, decision = self._stretch, said[1]
+        place = place_of(of.lifecycle, of.partition, decision.source.offset)
+        what = f"the {decision.record_type or 'record'} that was decided at {said[0].place} is not there"
+        return Finding(Kind.RECORD_GONE, place, what, {}, {})
+
+    def _undecided(self, stored: StoredRecord, following: StoredRecord) -> Finding:
+        what = f"it has no decision; that of a later record follows at {following.place}"
+        return Finding(Kind.RECORD_UNDECIDED, stored.place, what, {}, {})
+
+
+def differences(said: Decision, derived: Decision) -> tuple[dict[str, str], dict[str, str]]:
+    """The fields that differ, on both sides."""
+    there, here = _fields(said), _fields(derived)
+    names = [name for name in (*there, *here) if there.get(name) != here.get(name)]
+    sides = [{name: _text(side.get(name)) for name in dict.fromkeys(names)} for side in (there, here)]
+    if not names and encode(said) == encode(derived):
+        sides = [{"schema": "another version's bytes"}, {"schema": "this version's bytes"}]
+    return sides[0], sides[1]
+
+
+def _fields(decision: Decision) -> dict[str, Any]:
+    return decision.model_dump(mode="json")
+
+
+def _text(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text):,} characters)"

@@ -1,0 +1,183 @@
+"""Audit of a real run: it passes as it is, and every kind of forgery is found and named."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from rollbook.infra.settings import Settings, Topic
+from rollbook.replay.audit.findings import Kind
+from rollbook.replay.history.kafka import KafkaLog
+from rollbook.schemas.digests import float32_bytes, floats_of
+from rollbook.schemas.records.decision import Decision
+from rollbook.schemas.records.ledger import TrajectoryState
+from rollbook.schemas.records.payload import CurrentLogProbs
+from rollbook.schemas.records.reward import RewardReady
+from rollbook.schemas.records.update import Admit
+from rollbook.schemas.types import Part
+from rollbook.tests.conftest import PARTITIONS
+from rollbook.tests.producers.world import processor, world
+from rollbook.tests.replay.forged import Forged, exported
+from rollbook.tests.replay.trained_run import TrainedRun, train
+from rollbook.tests.session_broker import own_topics
+
+P = TypeVar("P", bound=Part)
+
+
+@pytest.fixture(scope="module")
+def own(broker: str) -> Iterator[Settings]:
+    with own_topics(broker, PARTITIONS) as settings:
+        yield settings
+
+
+@pytest.fixture(scope="module")
+def trained(own: Settings) -> TrainedRun:
+    with processor(own), world(own) as made:
+        return train(made)
+
+
+@pytest.fixture(scope="module")
+def file(own: Settings, trained: TrainedRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with KafkaLog(own) as log:
+        return exported(log, own, trained.run_id, tmp_path_factory.mktemp("audit") / "run.avro")
+
+
+@pytest.fixture
+def forged(file: Path, trained: TrainedRun) -> Forged:
+    return Forged.of(file, trained.run_id, trained.partition)
+
+
+def test_a_run_as_it_was_passes_and_everything_was_checked(forged: Forged) -> None:
+    report = forged.audited()
+    assert report.findings == ()
+    assert report.unchecked == ()
+    assert report.decided == len(forged.records(Topic.LIFECYCLE)) > 20
+    assert (report.undecided, report.checked.admits, report.checked.recordings) == (0, 8, 4)
+    last = forged.of_type(Topic.DECISIONS, "Decision")[-1]
+    assert report.heads[0].chain == (last.value or b"")[-64:].decode()
+    assert forged.audited(report.heads[0].chain).passed
+
+
+def decision_changed(forged: Forged) -> None:
+    stored = forged.of_type(Topic.DECISIONS, "Decision")[7]
+    forged.change(stored, lambda one: field(one, Decision).but(detail="nothing to see here"))
+
+
+def decision_removed(forged: Forged) -> None:
+    remove(forged, Topic.DECISIONS, 9)
+
+
+def record_removed(forged: Forged) -> None:
+    remove(forged, Topic.LIFECYCLE, 5)
+
+
+def record_added(forged: Forged) -> None:
+    """A second Reserve between two records: where the end of a transaction was."""
+    reserve = forged.of_type(Topic.LIFECYCLE, "Reserve")[0]
+    spread(forged, Topic.LIFECYCLE, reserve.offset)
+
+
+def records_exchanged(forged: Forged) -> None:
+    one, other = forged.of_type(Topic.LIFECYCLE, "Generated")[:2]
+    forged.log.tamper(one.topic, one.partition, one.offset, other.value or b"")
+    forged.log.tamper(one.topic, one.partition, other.offset, one.value or b"")
+
+
+def reward_changed(forged: Forged) -> None:
+    def better(one: Part) -> Part:
+        record = field(one, RewardReady)
+        return record.but(items=tuple(item.but(raw_reward=9.0) for item in record.items))
+
+    forged.change(forged.of_type(Topic.LIFECYCLE, "RewardReady")[0], better)
+
+
+def ledger_changed(forged: Forged) -> None:
+    stored = forged.of_type(Topic.LEDGER, "TrajectoryState")[-1]
+    forged.change(stored, lambda one: field(one, TrajectoryState).but(revision=99))
+
+
+def ledger_row_removed(forged: Forged) -> None:
+    stored = forged.of_type(Topic.LEDGER, "PolicyState")[-1]
+    forged.log.remove(stored.topic, stored.partition, stored.offset)
+
+
+def drift_understated(forged: Forged) -> None:
+    """Consistently: the decisions are written anew."""
+
+    def less(one: Part) -> Part:
+        record = field(one, Admit)
+        return record.but(items=tuple(item.but(sum_abs_log_ratio=item.sum_abs_log_ratio / 2) for item in record.items))
+
+    forged.change(forged.of_type(Topic.LIFECYCLE, "Admit")[0], less)
+    forged.refold()
+
+
+def log_probs_swapped(forged: Forged) -> None:
+    payload = forged.of_type(Topic.PAYLOADS, "CurrentLogProbs")[0]
+
+    def other(one: Part) -> Part:
+        record = field(one, CurrentLogProbs)
+        return record.but(log_probs=float32_bytes(floats_of(record.log_probs) - 1))
+
+    forged.change(payload, other)
+
+
+def recording_swapped(forged: Forged) -> None:
+    one, other = forged.of_type(Topic.PAYLOADS, "StepRecording")[:2]
+    forged.log.tamper(one.topic, one.partition, one.offset, other.value or b"")
+
+
+@pytest.mark.parametrize(
+    ("forge", "kind"),
+    [
+        (decision_changed, Kind.DECISION_CHANGED),
+        (decision_removed, Kind.RECORD_UNDECIDED),
+        (record_removed, Kind.RECORD_GONE),
+        (record_added, Kind.RECORD_CHANGED),
+        (records_exchanged, Kind.RECORD_CHANGED),
+        (reward_changed, Kind.RECORD_CHANGED),
+        (ledger_changed, Kind.LEDGER_DIFFERS),
+        (ledger_row_removed, Kind.LEDGER_DIFFERS),
+        (drift_understated, Kind.DRIFT_DIFFERS),
+        (log_probs_swapped, Kind.EVIDENCE_DIFFERS),
+        (recording_swapped, Kind.RECORDING_DIFFERS),
+    ],
+)
+def test_every_forgery_is_found_and_named(forged: Forged, forge: Callable[[Forged], None], kind: Kind) -> None:
+    forge(forged)
+    report = forged.audited()
+    assert not report.passed
+    assert report.findings[0].kind is kind, report.findings[0]
+
+
+def test_a_history_rewritten_from_some_point_on_fits_itself_and_a_noted_head_tells_it(forged: Forged) -> None:
+    noted = forged.audited().heads[0].chain
+    reward_changed(forged)
+    assert not forged.audited().passed
+    forged.refold()
+    rewritten = forged.audited()
+    assert rewritten.findings == ()
+    assert rewritten.heads[0].chain != noted
+    assert [one.kind for one in forged.audited(noted).findings] == [Kind.HEAD_UNKNOWN]
+
+
+def field(record: Part, kind: type[P]) -> P:
+    assert isinstance(record, kind)
+    return record
+
+
+def remove(forged: Forged, topic: Topic, number: int) -> None:
+    stored = forged.records(topic)[number]
+    forged.log.remove(stored.topic, stored.partition, stored.offset)
+
+
+def spread(forged: Forged, topic: Topic, at: int) -> None:
+    """A copy of the record at an offset in front of it, and all that follows one further."""
+    records = forged.records(topic)
+    end = forged.log.bounds(forged.topic(topic), forged.partition).end
+    later = [one if one.offset < at else replace(one, offset=one.offset + 1) for one in records]
+    forged.log.put(
+        forged.topic(topic), forged.partition, end + 1, [*later, *(one for one in records if one.offset == at)]
+    )

@@ -1,0 +1,112 @@
+"""A sealed range may leave the log: the audit of what follows starts at its anchor, and nobody edits that unseen."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rollbook.infra.cli import run as rollbook
+from rollbook.infra.settings import Topic
+from rollbook.replay.audit.anchor import Anchor, anchor_of
+from rollbook.replay.audit.audit import audit, stretch_of
+from rollbook.replay.audit.findings import Kind
+from rollbook.replay.audit.seal import seal
+from rollbook.replay.history.export import export
+from rollbook.replay.history.file import FileLog
+from rollbook.replay.history.ranges import OffsetRange
+from rollbook.schemas.codec import decode, encode
+from rollbook.schemas.errors import BadInput
+from rollbook.schemas.records.ledger import TrajectoryState
+from rollbook.tests.replay.story import LIFECYCLE, SETTINGS, Story
+
+
+@pytest.fixture
+def story() -> Story:
+    made = Story().opened()
+    made.update("u0", [made.group("a"), made.group("b")])
+    made.group("c")
+    return made
+
+
+@pytest.fixture
+def middle(story: Story) -> int:
+    """An offset in the middle of an update."""
+    at = story.end
+    story.update("u1", [story.group("d")])
+    return at
+
+
+def sealed(story: Story, middle: int, path: Path) -> Anchor:
+    stretch = stretch_of(story.log, SETTINGS, OffsetRange(LIFECYCLE, 0, None, middle), None)
+    done = seal(story.log, SETTINGS, stretch, path)
+    assert done.exported is not None
+    return anchor_of(path)
+
+
+def test_what_follows_a_seal_is_audited_from_its_anchor(story: Story, middle: int, tmp_path: Path) -> None:
+    anchor = sealed(story, middle, tmp_path / "sealed.avro")
+    story.log.lose(LIFECYCLE, 0, middle)
+    rest = stretch_of(story.log, SETTINGS, OffsetRange(LIFECYCLE, 0), None)
+    with pytest.raises(BadInput, match="give the --anchor"):
+        audit(story.log, SETTINGS, rest)
+    done = audit(story.log, SETTINGS, rest, anchor=anchor, payloads=False)
+    assert done.report.passed
+    assert done.report.decided == story.end - middle
+    assert done.report.heads[0].chain == story.ledger.run(story.run_id).head.chain
+    with FileLog([tmp_path / "sealed.avro"]) as log:
+        first = stretch_of(log, SETTINGS, OffsetRange(LIFECYCLE, 0), None)
+        assert audit(log, SETTINGS, first, payloads=False).report.passed
+        assert list(log.verify()) == []
+
+
+def test_an_anchor_that_was_edited_is_found_also_with_its_digest(story: Story, middle: int, tmp_path: Path) -> None:
+    anchor = sealed(story, middle, tmp_path / "sealed.avro")
+    rows = list(anchor.rows)
+    at = next(n for n, (_, value) in enumerate(rows) if isinstance(decode(value), TrajectoryState))
+    state = decode(rows[at][1])
+    assert isinstance(state, TrajectoryState)
+    rows[at] = (rows[at][0], encode(state.but(revision=7)))
+    rest = stretch_of(story.log, SETTINGS, OffsetRange(LIFECYCLE, 0, middle), None)
+    found = audit(story.log, SETTINGS, rest, anchor=replace(anchor, rows=tuple(rows)), payloads=False).report
+    assert Kind.ANCHOR_DIFFERS in [one.kind for one in found.findings]
+
+
+def test_an_anchor_that_fits_another_place_is_refused(story: Story, middle: int, tmp_path: Path) -> None:
+    anchor = sealed(story, middle, tmp_path / "sealed.avro")
+    elsewhere = stretch_of(story.log, SETTINGS, OffsetRange(LIFECYCLE, 0, middle + 1), None)
+    with pytest.raises(BadInput, match=f"is the state before t.lifecycle:0:{middle}-, and the range begins at"):
+        audit(story.log, SETTINGS, elsewhere, anchor=anchor)
+    with pytest.raises(BadInput, match="give one that fits"):
+        audit(story.log, SETTINGS, stretch_of(story.log, SETTINGS, OffsetRange(LIFECYCLE, 0), None), anchor=anchor)
+
+
+def test_nothing_is_sealed_that_does_not_pass(story: Story, middle: int, tmp_path: Path) -> None:
+    changed = next(iter(story.log.read_at(LIFECYCLE, 0, [3])))
+    story.log.tamper(LIFECYCLE, 0, 3, (changed.value or b"")[:-1] + b"x")
+    stretch = stretch_of(story.log, SETTINGS, OffsetRange(LIFECYCLE, 0, None, middle), None)
+    done = seal(story.log, SETTINGS, stretch, tmp_path / "sealed.avro")
+    assert done.exported is None
+    assert [one.kind for one in done.report.findings] == [Kind.RECORD_CHANGED]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_by_command_from_files(story: Story, middle: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ranges = [OffsetRange(SETTINGS.topic(topic), 0) for topic in (Topic.LIFECYCLE, Topic.DECISIONS)]
+    whole = str(export(story.log, SETTINGS, ranges, tmp_path / "whole.avro", payloads=True).path)
+    seal_file, page = str(tmp_path / "sealed.avro"), tmp_path / "audit.html"
+    assert rollbook(["history", "seal", whole, f"lifecycle:0:-{middle}", "--out", seal_file]) == 0
+    rest = [whole, f"lifecycle:0:{middle}-"]
+    capsys.readouterr()
+    assert rollbook(["audit", *rest]) == 2
+    assert "--anchor" in capsys.readouterr().err
+    assert rollbook(["audit", *rest, "--anchor", seal_file, "--json", "--report", str(page)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["passed"], found["start"], found["decided"]) == (True, middle, story.end - middle)
+    assert "PASS" in page.read_text()
+    head = found["heads"][0]["chain"]
+    assert rollbook(["audit", whole, "--head", head]) == 0
+    assert rollbook(["audit", whole, "--head", "0" * 64, "--report", str(tmp_path / "audit.md")]) == 1
+    assert "head_unknown" in (tmp_path / "audit.md").read_text()
+    assert rollbook(["audit", whole, "--report", str(tmp_path / "audit.pdf")]) == 2
+    assert rollbook(["audit"]) == 2
