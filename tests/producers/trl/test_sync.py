@@ -12,7 +12,12 @@ pytest.importorskip("trl", reason="TRL is not installed: install rollbook[trl]")
 from rollbook.infra.settings import Settings, Topic
 from rollbook.producers import Options, new_id
 from rollbook.producers.trl import LedgerRun, StepFacts, reading
-from rollbook.replay.bundle.cohort import read_bundle
+from rollbook.replay.bundle.cohort import read_bundle, read_cohort
+from rollbook.replay.bundle.model import StageId
+from rollbook.replay.chain import replay_chain
+from rollbook.replay.engine import replay_cohort
+from rollbook.replay.result import Outcome as StageOutcome
+from rollbook.replay.result import Verdict
 from rollbook.schemas.records.decision import Decision, Outcome
 from rollbook.schemas.records.run import Enforcement
 from rollbook.tests.producers.trl.replayed import bundles_of, replays
@@ -34,10 +39,10 @@ FEW = [
 ALL = bool(os.environ.get("ROLLBOOK_TRL_ALL"))
 CHOSEN = EVERY if ALL else FEW
 MORE = [
-    Shape("grpo", options={"beta": 0.04, "use_bias_correction_kl": True, "delta": 1.2}),
+    Shape("grpo", options={"beta": 0.04, "use_bias_correction_kl": True, "delta": 1.001}),
     Shape("bnpo", options={"entropy_coef": 0.01, "top_entropy_quantile": 0.5, "off_policy_mask_threshold": 0.001}),
     Shape("dr_grpo", options={"use_adaptive_entropy": True, "entropy_target": 3.2, "entropy_coef": 0.1}),
-    Shape("vespo", "batch", options={"beta": 0.04}),
+    Shape("vespo", "batch", options={"beta": 0.04, "vespo_k_pos": 1.0, "vespo_lambda_neg": 1.0}),
     Shape("luspo", "none", options={"importance_sampling_level": "sequence"}),
     Shape("dapo", options={"importance_sampling_level": "sequence", "entropy_coef": 0.01}),
 ]
@@ -106,6 +111,24 @@ def test_every_optimizer_step_is_computed_again_out_of_the_log(
     assert len(report.written) == shape.steps + shape.steps // (2 * iterations)
     for written in report.written:
         replays(written.path, shape)
+    assert replay_chain(tmp_path / "bundles").verdict is Verdict.PASSED
+
+
+def test_advantages_that_no_convention_computes_are_shown_and_the_loss_is_computed_again(
+    processed: Settings, tmp_path: Path
+) -> None:
+    run = ledger(processed, Enforcement.GATE)
+    shape = Shape(iterations=1, steps=4, options={"multi_objective_aggregation": "normalize_then_sum"})
+    train(tmp_path / "run", shape, run)
+    report = bundles_of(run, tmp_path / "bundles")
+    assert (report.problems, len(report.steps)) == ((), shape.steps)
+    for written in report.steps:
+        result = replay_cohort(read_cohort(written.path))
+        assert result.verdict is Verdict.PASSED
+        outcomes = {stage.stage: stage.outcome for stage in result.ranks[0].stages}
+        assert outcomes[StageId.LOSS_POLICY] is StageOutcome.PASSED
+        assert outcomes[StageId.REWARD_POST_PROCESS] is not StageOutcome.PASSED
+        assert outcomes[StageId.ADVANTAGE_ESTIMATE] is not StageOutcome.PASSED
 
 
 @pytest.mark.parametrize(
