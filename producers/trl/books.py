@@ -11,8 +11,8 @@ from rollbook.producers.holdings import UNUSED
 from rollbook.producers.trainer import Trainer
 from rollbook.producers.trl.clients import REWARDED, Clients, arrived, observed
 from rollbook.producers.trl.facts import Generation, StepFacts
+from rollbook.producers.trl.recording import step_arrays
 from rollbook.producers.trl.resuming import Resumed, Standing, tell_again, train_again
-from rollbook.producers.trl.scalars import step_arrays
 from rollbook.producers.update import Update
 from rollbook.producers.verdicts import Verdicts
 from rollbook.schemas.records.common import PolicyRef

@@ -12,9 +12,9 @@ from rollbook.producers.facts import Done, Facts
 from rollbook.producers.trainer import Trainer
 from rollbook.producers.trl.clients import REWARDED, Clients, arrived, observed
 from rollbook.producers.trl.facts import Conditions, Generation, RowFacts, StepFacts
+from rollbook.producers.trl.recording import step_arrays
 from rollbook.producers.trl.resuming import Resumed, Standing
 from rollbook.producers.trl.run import LedgerRun
-from rollbook.producers.trl.scalars import step_arrays
 from rollbook.producers.update import Update
 from rollbook.producers.verdicts import Verdicts
 from rollbook.schemas.records.common import PolicyRef

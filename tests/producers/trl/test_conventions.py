@@ -18,7 +18,8 @@ from rollbook.producers.trl.facts import (
     SamplerCorrection,
     StepFacts,
 )
-from rollbook.producers.trl.scalars import scalars_of, step_arrays
+from rollbook.producers.trl.recording import step_arrays
+from rollbook.producers.trl.scalars import scalars_of
 from rollbook.replay.dialects import trl
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.convention import (
