@@ -25,6 +25,8 @@ config: Any = pytest.importorskip("trl.experimental.async_grpo.async_grpo_config
 
 GROUP = 4
 LENGTH = 8
+HALF = 3
+TOOL = [5, 6]
 FAR = -20.0
 """Nats that no token of the tiny model falls below, but those of a sampler that is far off."""
 PROMPTS = [f"{one}{two} " for one in "abcd" for two in "xyz"]
@@ -73,12 +75,14 @@ class Shape:
     lags: dict[int, int] = field(default_factory=dict)
     drifted: frozenset[int] = frozenset()
     unrewarded: frozenset[int] = frozenset()
+    turns: bool = False
+    """Two answers with a tool's between them; the first conversation of each group forks into two rows."""
     options: dict[str, Any] = field(default_factory=dict)
 
     def version(self, group: int) -> int:
         """What the group is sampled with: the newest weights that can be there when TRL first draws of it, less its
-        lag. TRL draws one micro-batch ahead. Where token counts decide how much a micro-batch holds, the first ones."""
-        if self.token_budget:
+        lag. TRL draws one micro-batch ahead. Where groups and micro-batches hold now more, now less: the first ones."""
+        if self.token_budget or self.turns:
             return 1
         dropped = sum(lag > self.max_staleness and other < group for other, lag in self.lags.items())
         micro_batch = (group - dropped) * GROUP // self.rows
@@ -168,26 +172,42 @@ class Worker:
         advantages = np.where(known, (rewards - mean) / (std + 1e-8), 0.0)
         samples = []
         for place, (ids, log_probs) in enumerate(texts):
-            number = group * GROUP + place
-            drift = 30.0 if number in self._shape.drifted else 0.0
-            samples.append(
-                rollouts.RolloutSample(
-                    prompt=prompt,
-                    completion=[{"role": "assistant", "content": self._tokenizer.decode(ids)}],
-                    input_ids=np.asarray([*prompt_ids, *ids], np.int64),
-                    completion_mask=np.asarray([0] * len(prompt_ids) + [1] * len(ids), np.int64),
-                    old_log_probs=np.asarray([0.0] * len(prompt_ids) + [one - drift for one in log_probs], np.float32),
-                    advantage=float(advantages[place]),
-                    model_version=version,
-                    group_id=group,
-                    metrics={
-                        "reward": float(rewards[place]),
-                        "reward_std": float(std),
-                        "rewards/vowels": float(rewards[place]),
-                    },
+            drift = 30.0 if group * GROUP + place in self._shape.drifted else 0.0
+            metrics = {
+                "reward": float(rewards[place]),
+                "reward_std": float(std),
+                "rewards/vowels": float(rewards[place]),
+            }
+            for tokens, mask, behavior in self._rows(prompt_ids, ids, [one - drift for one in log_probs], place == 0):
+                samples.append(
+                    rollouts.RolloutSample(
+                        prompt=prompt,
+                        completion=self._messages(ids),
+                        input_ids=np.asarray(tokens, np.int64),
+                        completion_mask=np.asarray(mask, np.int64),
+                        old_log_probs=np.asarray(behavior, np.float32),
+                        advantage=float(advantages[place]),
+                        model_version=version,
+                        group_id=group,
+                        metrics=dict(metrics),
+                    )
                 )
-            )
         return samples
+
+    def _messages(self, ids: Sequence[int]) -> list[dict[str, str]]:
+        answers = [ids[:HALF], ids[HALF:]] if self._shape.turns else [ids]
+        return [{"role": "assistant", "content": self._tokenizer.decode(one)} for one in answers]
+
+    def _rows(
+        self, prompt_ids: list[int], ids: list[int], log_probs: list[float], forks: bool
+    ) -> list[tuple[list[int], list[int], list[float]]]:
+        """Tokens, mask and log-probs of a conversation's training rows."""
+        if not self._shape.turns or len(ids) <= HALF:
+            return [_row((prompt_ids, None), (ids, log_probs))]
+        first, second = (ids[:HALF], log_probs[:HALF]), (ids[HALF:], log_probs[HALF:])
+        if forks:
+            return [_row((prompt_ids, None), first), _row(([*prompt_ids, *TOOL], None), second)]
+        return [_row((prompt_ids, None), first, (TOOL, None), second)]
 
     def _sample(self, prompt_ids: Sequence[int], seed: int) -> tuple[list[int], list[float]]:
         generator = torch.Generator().manual_seed(seed)
@@ -206,6 +226,15 @@ class Worker:
         if number in self._shape.unrewarded:
             return float("nan")
         return sum(letter in "aeiou" for letter in self._tokenizer.decode(ids)) / 4
+
+
+def _row(*parts: tuple[list[int], list[float] | None]) -> tuple[list[int], list[int], list[float]]:
+    """Parts that the model has written have log-probs."""
+    return (
+        [token for ids, _ in parts for token in ids],
+        [int(known is not None) for ids, known in parts for _ in ids],
+        [one for ids, known in parts for one in (known or [0.0] * len(ids))],
+    )
 
 
 def train(

@@ -22,6 +22,7 @@ from rollbook.schemas.records.decision import Decision
 from rollbook.schemas.records.decision import Outcome as Decided
 from rollbook.schemas.records.policy import PolicyPrepared
 from rollbook.schemas.records.reward import Discarded, DiscardReason
+from rollbook.schemas.records.rollout import Generated, Origin
 from rollbook.schemas.records.run import Enforcement
 from rollbook.schemas.records.update import Commit, ReserveItem
 from rollbook.tests.producers.trl.asynchronous.small import MaskingTrainer, Shape, on_cpu, train
@@ -201,6 +202,25 @@ def test_a_row_that_another_learner_holds_is_not_trained_on(
     assert len(taken) == 2
     assert [len(step.rows) for step in seen] == [5, 5]
     assert not {row.trajectory_id for step in seen for row in step.rows}.intersection(taken)
+
+
+def test_what_a_tool_wrote_is_a_tools_and_rows_of_one_conversation_are_told_apart_by_nobody(
+    processed: Settings, tmp_path: Path
+) -> None:
+    shape = Shape(turns=True)
+    run = ledger(processed)
+    assert fingerprint(train(tmp_path / "run", shape, run)) == fingerprint(train(tmp_path / "plain", shape))
+    generated = records(run, Topic.LIFECYCLE, Generated)
+    spans = [[(span.origin, span.end - span.start) for span in one.segments[0].spans] for one in generated]
+    assert [(Origin.MODEL, 3), (Origin.TOOL, 2), (Origin.MODEL, 5)] in spans
+    assert {one.identity.group_expected for one in generated} == {4, 5}
+    report = bundles_of(run, tmp_path / "bundles")
+    assert (report.problems, report.without_update, len(report.steps)) == ((), (), 4)
+    for written in report.steps:
+        (rank,) = replay_cohort(read_cohort(written.path)).ranks
+        found = {stage.stage: stage.outcome for stage in rank.stages}
+        assert found[StageId.ADVANTAGE_ESTIMATE] is Outcome.RECORDED_ONLY
+        assert found[StageId.LOSS_POLICY] is Outcome.PASSED
 
 
 def test_a_broker_that_is_dead_costs_an_observed_training_a_warning(
