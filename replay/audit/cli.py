@@ -1,6 +1,7 @@
 """`rollbook audit`: derive every decision of a history again."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 from rollbook.infra.settings import Topic
 from rollbook.replay.audit.anchor import anchor_of
 from rollbook.replay.audit.audit import audit, stretch_of
+from rollbook.replay.audit.bundles import check_bundles
 from rollbook.replay.audit.report import keep, lines, plain
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.progress import progress
@@ -42,6 +44,14 @@ def audit_command(
         Path | None,
         typer.Option(metavar="FILE", help="A sealed file that ends where the range begins.", show_default=False),
     ] = None,
+    bundle: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="DIR",
+            help="A bundle, or a folder of bundles, that `rollbook materialize` wrote; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     payloads: Annotated[
         bool, typer.Option(help="Also compute drift and the digests of recordings again from the payloads.")
     ] = True,
@@ -73,6 +83,9 @@ def audit_command(
             for one in stretches
         ]
         changed = list(of.log.verify()) if isinstance(of.log, FileLog) else []
+        bundles = tuple(check_bundles(of.log, of.settings, bundle or ()))
+    if bundles:
+        found[-1] = replace(found[-1], findings=(*found[-1].findings, *bundles))
     if report is not None:
         keep(found, report)
     for one_report in found:

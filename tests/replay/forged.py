@@ -40,9 +40,11 @@ class Forged:
         return self.settings.topic(topic)
 
     def records(self, topic: Topic) -> list[StoredRecord]:
-        partition = self.partition if topic is not Topic.PAYLOADS else 0
-        bounds = self.log.bounds(self.topic(topic), partition)
-        return list(self.log.read(self.topic(topic), partition, bounds.first, bounds.end))
+        """Of the run's partition; payloads lie in all of theirs."""
+        name = self.topic(topic)
+        places = [self.partition] if topic is not Topic.PAYLOADS else self.log.filled(name)
+        bounds = [(partition, self.log.bounds(name, partition)) for partition in places]
+        return [one for partition, within in bounds for one in self.log.read(name, partition, within.first, within.end)]
 
     def of_type(self, topic: Topic, name: str) -> list[StoredRecord]:
         return [one for one in self.records(topic) if one.value and type(decode(one.value)).__name__ == name]

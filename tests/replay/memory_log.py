@@ -57,6 +57,10 @@ class MemoryLog:
         """The partition is gone."""
         del self._kept[topic, partition]
 
+    def filled(self, topic: str) -> list[int]:
+        """The partitions of a topic that hold anything."""
+        return sorted(partition for name, partition in self._kept if name == topic)
+
     def partitions(self, topic: str) -> int:
         if not any(known == topic for known, _ in self._kept):
             raise BadInput(f"topic {topic} does not exist")

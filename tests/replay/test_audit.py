@@ -1,16 +1,21 @@
 """Audit of a real run: it passes as it is, and every kind of forgery is found and named."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 from rollbook.infra.settings import Settings, Topic
+from rollbook.replay.audit.bundles import check_bundles
 from rollbook.replay.audit.findings import Kind
+from rollbook.replay.bundle.cohort import validate
 from rollbook.replay.history.kafka import KafkaLog
+from rollbook.replay.materialize.materialize import Wanted, materialize
 from rollbook.schemas.digests import float32_bytes, floats_of
+from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.decision import Decision
 from rollbook.schemas.records.ledger import TrajectoryState
 from rollbook.schemas.records.payload import CurrentLogProbs
@@ -20,6 +25,7 @@ from rollbook.schemas.types import Part
 from rollbook.tests.conftest import PARTITIONS
 from rollbook.tests.producers.world import processor, world
 from rollbook.tests.replay.forged import Forged, exported
+from rollbook.tests.replay.reseal import edit_bundle
 from rollbook.tests.replay.trained_run import TrainedRun, train
 from rollbook.tests.session_broker import own_topics
 
@@ -161,6 +167,47 @@ def test_a_history_rewritten_from_some_point_on_fits_itself_and_a_noted_head_tel
     assert rewritten.findings == ()
     assert rewritten.heads[0].chain != noted
     assert [one.kind for one in forged.audited(noted).findings] == [Kind.HEAD_UNKNOWN]
+
+
+@pytest.fixture
+def bundles(forged: Forged, tmp_path: Path) -> Path:
+    out = tmp_path / "bundles"
+    assert materialize(forged.log, Wanted.of_run(forged.run_id, forged.log, forged.settings), out).complete
+    return out
+
+
+def test_bundles_that_the_log_gives_pass(forged: Forged, bundles: Path) -> None:
+    assert list(check_bundles(forged.log, forged.settings, [bundles])) == []
+    one = next(path for path in sorted(bundles.iterdir()) if path.is_dir())
+    assert list(check_bundles(forged.log, forged.settings, [one])) == []
+
+
+def test_a_reward_that_was_edited_in_a_bundle_is_found_even_when_its_hashes_were_mended(
+    forged: Forged, bundles: Path
+) -> None:
+    step = sorted(path for path in bundles.glob("*-s0") if path.is_dir())[0]
+
+    def better(index: dict[str, Any]) -> None:
+        index["samples"][1]["raw_reward"] = 9.0
+
+    edited = bundles / "edited"
+    edit_bundle(step, edited, index=better)
+    shutil.rmtree(step)
+    edited.rename(step)
+    assert validate(step).problems == ()
+    found = list(check_bundles(forged.log, forged.settings, [bundles]))
+    assert {one.kind for one in found} == {Kind.BUNDLE_DIFFERS}
+    named = {name: value for one in found for name, value in one.said.items()}
+    assert named["samples.1.raw_reward"] == "9.0"
+    assert {one.place for one in found} == {str(step)}
+
+
+def test_a_bundle_that_was_made_of_other_records_is_found(forged: Forged, bundles: Path) -> None:
+    reward_changed(forged)
+    found = list(check_bundles(forged.log, forged.settings, [bundles]))
+    assert "which it was made from" in found[0].what
+    with pytest.raises(BadInput, match="is no bundle with a provenance"):
+        list(check_bundles(forged.log, forged.settings, [bundles / "nothing"]))
 
 
 def field(record: Part, kind: type[P]) -> P:
