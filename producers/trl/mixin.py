@@ -78,6 +78,7 @@ class LedgerMixin(_Trainer):
             result = super().train(*args, **kwargs)
             with self._ledger_guard():
                 self._ledger_finish()  # max_steps may end within a generation buffer
+                self._ledger_settle()
         except BaseException as error:
             if self._ledger is not None:
                 self._ledger.close(error)
@@ -216,6 +217,10 @@ class LedgerMixin(_Trainer):
         if taken.refused:
             output = without(output, process.mine(taken.refused, count), taken.tokens)
         return {**output, _ROW: row_numbers(output, process.first_row(count))}
+
+    def _ledger_settle(self) -> None:
+        if self._ledger_records:
+            self._ledger_now.settle()
 
     def _ledger_finish(self) -> None:
         if self._ledger_records:

@@ -132,6 +132,11 @@ class Process:
             self._is_open = False
             self._ranks.share(lambda: None, lambda _: self._main.finish(policy()))
 
+    def settle(self) -> None:
+        """The training has ended: all hear what became of its last update."""
+        if not self._observes:
+            self._ranks.share(lambda: None, lambda _: self._main.settle())
+
     def close(self, error: BaseException | None) -> None:
         """The training has ended, or has failed."""
         if self._session is not None:

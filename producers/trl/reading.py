@@ -16,6 +16,7 @@ from rollbook.producers.trl.facts import Choices, Completion, Conditions, MicroS
 from rollbook.schemas.digests import FloatArray
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.run import LogProbKind, RewardIdentity, Sampling
+from rollbook.schemas.types import MAX_ITEMS
 
 _WHOLE_WEIGHTS = frozenset(
     {"NO", "MULTI_CPU", "MULTI_GPU", "MULTI_NPU", "MULTI_XPU", "MULTI_MLU", "MULTI_SDAA", "MULTI_MUSA", "MULTI_HPU"}
@@ -86,6 +87,11 @@ def unfit(trainer: Any) -> str:
     if kind not in _WHOLE_WEIGHTS:
         return (
             f"its weights are divided among processes ({kind}), and the ledger hashes whole ones: use data parallelism"
+        )
+    if int(args.generation_batch_size) > MAX_ITEMS:
+        return (
+            f"a generation buffer of {args.generation_batch_size} completions is more than an update can have "
+            f"({MAX_ITEMS}): lower steps_per_generation"
         )
     buffer, step = int(args.steps_per_generation) * int(trainer.num_iterations), int(args.gradient_accumulation_steps)
     if buffer % step:

@@ -75,7 +75,8 @@ def standing(settings: Settings, run_id: str, saved: Saved) -> Standing:
 def tell(decision: Decision, saved: Saved) -> None:
     """Say what the new start has undone: rows that the run trained on are free again."""
     changes = ", ".join(f"{change.predicate} {change.count}" for change in decision.mass_changes)
-    _LOG.warning(
+    _LOG.log(
+        logging.WARNING if changes else logging.INFO,
         "run %s goes on from checkpoint %s at step %d: %s",
         saved.run_id,
         saved.checkpoint.id,

@@ -12,9 +12,9 @@ from rollbook.schemas.records.run import Enforcement
 @dataclass(frozen=True, slots=True)
 class LedgerRun:
     """One training is one run: `run_id` is used once, and again where that training is resumed.
-    `max_mean_abs_log_ratio` is the drift limit in nats, between the sampler's log-probs and the trainer's own. `on_step`
-    hears of each optimizer step with everything that went into it, in the thread of the main process, for each process's
-    share of it; what it raises is logged."""
+    `max_mean_abs_log_ratio` is the drift limit in nats, between the sampler's log-probs and the trainer's own.
+    `on_step` hears of each optimizer step with everything that went into it, in the thread of the main process, for
+    each process's share of it; what it raises is logged."""
 
     settings: Settings
     run_id: str

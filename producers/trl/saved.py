@@ -8,6 +8,7 @@ that update back, and then takes those that the weights have seen in an update o
 so nobody trains on them again. The rest of the buffer TRL drops, and so does the ledger.
 """
 
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -81,11 +82,14 @@ def read(folder: Path) -> tuple[Saved, tuple[ObservedRow, ...]]:
         return saved, ()
     try:
         with np.load(folder / ROWS, allow_pickle=False) as arrays:
-            return saved, _unpacked(arrays)
-    except (OSError, ValueError, KeyError) as problem:
+            rows = _unpacked(arrays)
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as problem:
         raise NotOurs(
             f"{folder / ROWS} cannot be read ({type(problem).__name__}): resume from another checkpoint"
         ) from None
+    if {one for step in saved.open.steps for one in step} - {row.trajectory_id for row in rows}:
+        raise NotOurs(f"{folder / ROWS} is not of {NAME} beside it: resume from another checkpoint")
+    return saved, rows
 
 
 def check(saved: Saved, folder: Path, *, run_id: str, learner_id: str, weights: PolicyRef) -> None:

@@ -51,6 +51,7 @@ class Session:
         self._refused: frozenset[str] = frozenset()
         self._steps: list[tuple[str, ...]] = []
         self._steps_on_nothing = True
+        self._made = 0
         self._observes = run.enforcement is Enforcement.OBSERVE
         self._books: Books | None = None
         self._watcher: Watcher[Books] | None = None
@@ -74,7 +75,7 @@ class Session:
             tokens=tokens,
             steps_per_generation=steps_per_generation,
         )
-        self._update_id, self._steps, self._refused = new_id(), [], frozenset()
+        self._update_id, self._steps, self._refused, self._made = new_id(), [], frozenset(), 0
         self._rollout_id += 1
         update_id = self._update_id
         if self._books is not None:
@@ -90,6 +91,7 @@ class Session:
         gradient is 0 and the ledger hears of no step.
         """
         self._steps_on_nothing = True
+        self._made += 1
         if self._generation is None:
             return
         steps_on = [self._generation.rows[at] for at in dict.fromkeys(rows)]
@@ -112,8 +114,13 @@ class Session:
         """It has stepped, each process on its share."""
         if self._generation is None or self._steps_on_nothing:
             return
-        for rank, share in enumerate(shares):
-            self._keep(self._generation, rank, len(shares), share)
+        generation = self._generation
+        steps = [self._facts(generation, rank, len(shares), share) for rank, share in enumerate(shares)]
+        if self._books is not None:
+            _keep(self._books, steps)
+        self._tell(lambda books: _keep(books, steps))
+        for step in steps:
+            self._show(step)
 
     @property
     def is_open(self) -> bool:
@@ -129,6 +136,11 @@ class Session:
             self._books.finish(self._books.named(policy))
         self._tell(lambda books: books.finish(books.named(policy)))
         self._policy = policy
+
+    def settle(self) -> None:
+        """Wait until the ledger knows of all that was finished. Raises what became of it."""
+        if self._books is not None:
+            self._books.settle()
 
     def before_saving(self) -> None:
         """Wait until the ledger knows all that is in the weights, so that they may leave this process: of an open
@@ -179,12 +191,11 @@ class Session:
         part = OpenPart(update_id=self._update_id, rollout_id=self._generation.rollout_id, steps=tuple(self._steps))
         return part, [observed(row) for row in self._generation.rows if row.trajectory_id not in self._refused]
 
-    def _keep(self, generation: Generation, rank: int, ranks: int, share: tuple[MicroStep, ...]) -> None:
-        step_id = len(self._steps) - 1
+    def _facts(self, generation: Generation, rank: int, ranks: int, share: tuple[MicroStep, ...]) -> StepFacts:
         steps_a_pass = len(generation.rows) // ranks // sum(len(micro.rows) for micro in share)
-        step = StepFacts(
-            step_id=step_id,
-            epoch=step_id // max(1, steps_a_pass),
+        return StepFacts(
+            step_id=len(self._steps) - 1,
+            epoch=(self._made - 1) // max(1, steps_a_pass),
             update_id=self._update_id,
             generation=generation,
             micro_steps=share,
@@ -193,10 +204,6 @@ class Session:
             rank=rank,
             ranks=ranks,
         )
-        if self._books is not None:
-            self._books.stepped(replace(step, generation=_numbered(generation, self._books)))
-        self._tell(lambda books: books.stepped(replace(step, generation=_numbered(generation, books))))
-        self._show(step)
 
     def _tell(self, call: Callable[[Books], object]) -> None:
         if self._watcher is not None:
@@ -209,6 +216,13 @@ class Session:
             self._run.on_step(step)
         except Exception:  # it is the user's, and only looks on
             _LOG.warning("on_step failed at step %d of update %s", step.step_id, step.update_id, exc_info=True)
+
+
+def _keep(books: Books, steps: Sequence[StepFacts]) -> None:
+    """An optimizer step, as each process made its share of it."""
+    generation = _numbered(steps[0].generation, books)
+    for step in steps:
+        books.stepped(replace(step, generation=generation))
 
 
 def _numbered(generation: Generation, books: Books) -> Generation:

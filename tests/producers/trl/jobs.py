@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rollbook.infra.settings import Settings
-from rollbook.producers import Options
+from rollbook.producers import Options, Trainer, current_epoch
 from rollbook.producers.trl import LedgerRun, StepFacts
 from rollbook.schemas.digests import FloatArray, IntArray
 from rollbook.schemas.records.run import Enforcement
@@ -44,6 +44,8 @@ class Training:
     sampler: Sampler | None = None
     masked: tuple[int, ...] = ()
     """Rows of each buffer that plain TRL leaves out of its loss."""
+    is_taken_over: bool = False
+    """Whether another process starts the learner anew while the last optimizer step is made."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +76,28 @@ def _trained(folder: Path, name: str, settings: Settings, wanted: Training) -> T
     if wanted.masked:
         masking(trainer, wanted.masked)
     losses = watch(trainer)
+    if wanted.is_taken_over and trainer.accelerator.is_main_process:
+        _take_over(trainer, run, at=wanted.shape.steps - 1)
     error = ""
     try:
         trainer.train(resume_from_checkpoint=str(folder / wanted.resumes) if wanted.resumes else None)
     except Exception as found:
         error = f"{type(found).__name__}: {found}"
     return Trained(fingerprint(trainer), tuple(losses), tuple(seen), getattr(trainer, "ledger_lost", 0), error)
+
+
+def _take_over(trainer: Any, run: LedgerRun, *, at: int) -> None:
+    compute = trainer._compute_loss
+
+    def computed(model: Any, inputs: Any) -> Any:
+        if trainer.state.global_step == at and not taken:
+            taken.append(True)
+            with Trainer(run.settings, run.run_id, run.learner_id, options=PATIENT) as another:
+                another.start(expected_epoch=current_epoch(run.settings, run.run_id, run.learner_id))
+        return compute(model, inputs)
+
+    taken: list[bool] = []
+    trainer._compute_loss = computed
 
 
 def watch(trainer: Any) -> list[Loss]:

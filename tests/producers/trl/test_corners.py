@@ -170,6 +170,22 @@ def test_what_no_function_has_an_opinion_on_is_a_failed_reward(
         )
 
 
+def only_the_first(completions: list[str], **_: Any) -> list[float | None]:
+    return [0.5 if at == 0 else None for at, _ in enumerate(completions)]
+
+
+def test_a_step_that_is_none_does_not_move_the_others_into_another_pass(processed: Settings, tmp_path: Path) -> None:
+    seen: list[StepFacts] = []
+    run = ledger(processed, on_step=seen.append)
+    trained(tmp_path, Shape(), run, reward_funcs=[only_the_first])
+    assert [(one.generation.rollout_id, one.step_id, one.epoch) for one in seen] == [
+        (0, 0, 0),
+        (0, 1, 1),
+        (1, 0, 0),
+        (1, 1, 1),
+    ]
+
+
 def nothing(completions: list[str], **_: Any) -> list[float | None]:
     return [None] * len(completions)
 

@@ -55,6 +55,7 @@ def test_two_processes_train_as_without_the_ledger_and_are_one_learner(processed
         "all refused": Training(
             SHAPE, f"trl-{new_id()}", sampler=Sampler((5.0,) * 15 + (0.0,)), limits={"max_mean_abs_log_ratio": 0.1}
         ),
+        "taken over": Training(SHAPE, f"trl-{new_id()}", is_taken_over=True),
     }
     main, other = processes.run(2, jobs.trainings, tmp_path, processed, wanted)
 
@@ -118,6 +119,9 @@ def test_two_processes_train_as_without_the_ledger_and_are_one_learner(processed
     assert other["gated nowhere"].error.startswith("RankFailed: process 0 of the training failed")
     assert main["all refused"].error.startswith("StartAnew: update")
     assert "NothingReleased" in other["all refused"].error
+    # Also what the last commit became of, which is made in the background, all hear.
+    assert main["taken over"].error.startswith("LearnerFenced")
+    assert "LearnerFenced" in other["taken over"].error
 
 
 def check_rank(recordings: Sequence[StepRecording], steps: Sequence[StepFacts], losses: Sequence[Loss]) -> None:

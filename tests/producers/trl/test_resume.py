@@ -15,7 +15,7 @@ from rollbook.infra.settings import Settings, Topic
 from rollbook.producers import LearnerFenced, Refused, Trainer, current_epoch, new_id
 from rollbook.producers.trl import LedgerRun
 from rollbook.producers.trl.resuming import DROPPED
-from rollbook.producers.trl.saved import NAME, NotOurs, read
+from rollbook.producers.trl.saved import NAME, ROWS, NotOurs, read
 from rollbook.schemas.records.policy import PolicyPrepared
 from rollbook.schemas.records.run import Enforcement
 from rollbook.schemas.records.update import Commit, LearnerStarted
@@ -138,6 +138,10 @@ def test_a_folder_that_the_ledger_cannot_vouch_for(
     text = (tmp_path / "checkpoint-5" / NAME).read_text()
     (tmp_path / "checkpoint-5" / NAME).write_text(text.replace(read(Path(saved))[0].checkpoint.digest, "0" * 64))
     with pytest.raises(NotOurs, match=r"the weights are not those that .* was saved with"):
+        trained(tmp_path, SHAPE, ledger(processed, run_id), saved)
+    (tmp_path / "checkpoint-5" / NAME).write_text(text)
+    (tmp_path / "checkpoint-5" / ROWS).write_bytes((tmp_path / "checkpoint-5" / ROWS).read_bytes()[:-9])
+    with pytest.raises(NotOurs, match=r"rollbook-rows.npz cannot be read"):
         trained(tmp_path, SHAPE, ledger(processed, run_id), saved)
     (tmp_path / "checkpoint-5" / NAME).write_text("{")
     with pytest.raises(NotOurs, match=r"rollbook.json cannot be read"):
