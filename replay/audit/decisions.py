@@ -1,12 +1,14 @@
 """The decisions of a stretch of the log derived anew, and held against the topic's byte for byte."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from rollbook.processors.ledger.fold import Folded, Ledger, NewerFoldVersion, SourceRecord, chain_of
 from rollbook.replay.audit.findings import Finding, Kind
+from rollbook.replay.history.decisions import DecisionLog, NotADecision
 from rollbook.replay.history.source import Bounds, LogSource, StoredRecord, place_of
 from rollbook.replay.text import visible
 from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode, decode_as, encode
@@ -15,6 +17,7 @@ from rollbook.schemas.records.common import Lifecycle
 from rollbook.schemas.records.decision import Decision
 
 _CHAIN_BYTES = 66
+_NO_CHAIN = "0" * 64
 _SHOWN = 400
 
 
@@ -82,74 +85,69 @@ class Deriver:
             if said is None:
                 self.undecided += 1
                 continue
-            decision = said[1]
-            if decision.source.offset < stored.offset:
-                raise Differs(self._gone(said))
-            if decision.source.offset > stored.offset:
-                raise Differs(self._undecided(stored, said[0]))
-            yield self._same(stored, *said)
+            yield self._same(stored, said)
             said = next(decisions, None)
         if said is not None:
-            raise Differs(self._gone(said))
+            raise Differs(self._gone(said, _decision(said)))
 
     def _records(self) -> Iterator[StoredRecord]:
-        of, run_key = self._stretch, None if self._stretch.run_id is None else self._stretch.run_id.encode()
+        of, key = self._stretch, self._key
         for stored in self._log.read(of.lifecycle, of.partition, of.within.first, of.within.end):
-            if run_key is None or stored.key == run_key:
+            if key is None or stored.key == key:
                 yield stored
 
-    def _decisions(self) -> Iterator[tuple[StoredRecord, Decision]]:
-        """Those of the stretch's records."""
+    def _decisions(self) -> Iterator[StoredRecord]:
+        """Those of the stretch's records, not decoded: where they are the derived bytes they need not be."""
         of = self._stretch
-        bounds = self._log.bounds(of.decisions, of.partition)
-        if bounds.first >= bounds.end:
-            return
-        for stored in self._log.read(of.decisions, of.partition, bounds.first, bounds.end):
-            try:
-                decision = decode_as(Decision, stored.value or b"")
-            except (UndecodableRecord, ContractViolation) as problem:
-                raise Differs(Finding(Kind.NO_DECISION, stored.place, str(problem), {}, {})) from None
-            if decision.source.offset < of.within.first or of.run_id not in (None, decision.run_id):
-                continue
-            if decision.source.offset >= of.within.end:
-                return
-            yield stored, decision
+        log = DecisionLog(self._log, of.decisions, of.partition)
+        with _no_decision():
+            start = log.locate(of.within.first) if of.within.first else log.bounds.first
+            end = log.locate(of.within.end)
+        for stored in self._log.read(of.decisions, of.partition, start, end) if start < end else ():
+            if self._key is None or stored.key == self._key:
+                yield stored
 
-    def _same(self, stored: StoredRecord, said: StoredRecord, decision: Decision) -> Derived:
-        if decision.source.sha256 != stored.sha256:
-            raise Differs(
-                Finding(
-                    Kind.RECORD_CHANGED,
-                    stored.place,
-                    f"decided at {said.place} was another record",
-                    {"sha256": decision.source.sha256},
-                    {"sha256": stored.sha256},
-                )
-            )
-        run = self.ledger.runs.get(decision.run_id)
-        previous = run.head.chain if run is not None else "0" * 64
-        if previous == "0" * 64 and decision.sequence > 1 and self._stretch.within.first > 0:
-            raise BadInput(
-                f"{stored.place} is the first record of run {visible(decision.run_id)} in the range, and was its "
-                f"{decision.sequence}th: audit from the run's beginning, or give the --anchor of a sealed range that "
-                "ends here"
-            )
+    @property
+    def _key(self) -> bytes | None:
+        return None if self._stretch.run_id is None else self._stretch.run_id.encode()
+
+    def _same(self, stored: StoredRecord, said: StoredRecord) -> Derived:
+        mark = self.ledger.journal.mark()
         try:
             folded = self.ledger.fold(SourceRecord(stored.partition, stored.offset, stored.key, stored.value))
         except NewerFoldVersion as newer:
             raise BadInput(str(newer)) from None
-        self.ledger.journal.keep()
         if folded.encoded != said.value:
-            raise Differs(self._differs(stored, said, decision, folded, previous))
+            self.ledger.journal.undo(mark)
+            raise Differs(self._first_difference(stored, said, folded))
+        self.ledger.journal.keep()
         self.decided += 1
         first = self.decisions.first if self.decisions.end else said.offset
         self.decisions = Bounds(first, said.offset + 1)
         self.decided_to = stored.offset + 1
         return Derived(stored, folded, said)
 
-    def _differs(
-        self, stored: StoredRecord, said: StoredRecord, decision: Decision, folded: Folded, previous: str
-    ) -> Finding:
+    def _first_difference(self, stored: StoredRecord, said: StoredRecord, folded: Folded) -> Finding:
+        decision = _decision(said)
+        if decision.source.offset < stored.offset:
+            return self._gone(said, decision)
+        if decision.source.offset > stored.offset:
+            return self._undecided(stored, said)
+        if decision.source.sha256 != stored.sha256:
+            what = f"decided at {said.place} was another record"
+            sides = {"sha256": decision.source.sha256}, {"sha256": stored.sha256}
+            return Finding(Kind.RECORD_CHANGED, stored.place, what, *sides)
+        if decision.sequence > folded.decision.sequence == 1 and self._stretch.within.first > 0:
+            raise BadInput(
+                f"{stored.place} is the first record of run {visible(decision.run_id)} in the range, and was its "
+                f"{decision.sequence}th: audit from the run's beginning, or give the --anchor of a sealed range that "
+                "ends here"
+            )
+        return self._differs(stored, said, decision, folded)
+
+    def _differs(self, stored: StoredRecord, said: StoredRecord, decision: Decision, folded: Folded) -> Finding:
+        run = self.ledger.runs.get(decision.run_id)
+        previous = _NO_CHAIN if run is None else run.head.chain
         body = (said.value or b"")[:-_CHAIN_BYTES]
         is_linked = chain_of(previous, decision.source.sha256, body) == decision.chain
         there, derived = differences(decision, folded.decision)
@@ -158,15 +156,31 @@ class Deriver:
             kind, said.place, f"the decision on the {decision.record_type} at {stored.place}", there, derived
         )
 
-    def _gone(self, said: tuple[StoredRecord, Decision]) -> Finding:
-        of, decision = self._stretch, said[1]
+    def _gone(self, said: StoredRecord, decision: Decision) -> Finding:
+        of = self._stretch
         place = place_of(of.lifecycle, of.partition, decision.source.offset)
-        what = f"the {decision.record_type or 'record'} that was decided at {said[0].place} is not there"
+        what = f"the {decision.record_type or 'record'} that was decided at {said.place} is not there"
         return Finding(Kind.RECORD_GONE, place, what, {}, {})
 
     def _undecided(self, stored: StoredRecord, following: StoredRecord) -> Finding:
         what = f"it has no decision; that of a later record follows at {following.place}"
         return Finding(Kind.RECORD_UNDECIDED, stored.place, what, {}, {})
+
+
+def _decision(stored: StoredRecord) -> Decision:
+    try:
+        return decode_as(Decision, stored.value or b"")
+    except (UndecodableRecord, ContractViolation) as problem:
+        raise Differs(Finding(Kind.NO_DECISION, stored.place, str(problem), {}, {})) from None
+
+
+@contextmanager
+def _no_decision() -> Iterator[None]:
+    """What is no decision is in the way of looking for one."""
+    try:
+        yield
+    except NotADecision as foreign:
+        raise Differs(Finding(Kind.NO_DECISION, foreign.place, str(foreign), {}, {})) from None
 
 
 def differences(said: Decision, derived: Decision) -> tuple[dict[str, str], dict[str, str]]:

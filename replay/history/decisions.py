@@ -30,6 +30,14 @@ class Decided:
     decision: Decision
 
 
+class NotADecision(BadInput):
+    """Somebody else has written to the decisions topic."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        self.place = place
+        super().__init__(f"{place} is not a decision ({problem}): nobody but the processor may write there")
+
+
 class DecisionLog:
     """The decisions of a partition, as far as there are any when it is made."""
 
@@ -110,6 +118,4 @@ def _decode(stored: StoredRecord) -> Decision:
     try:
         return decode_as(Decision, stored.value or b"")
     except (UndecodableRecord, ContractViolation) as error:
-        raise BadInput(
-            f"{stored.place} is not a decision ({error}): nobody but the processor may write there"
-        ) from None
+        raise NotADecision(stored.place, str(error)) from None
