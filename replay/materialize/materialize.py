@@ -6,10 +6,11 @@ from pathlib import Path
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.replay.history.decisions import DecisionLog
+from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import LogSource
 from rollbook.replay.materialize.assemble import Assembled, Assembler, Ready
-from rollbook.replay.materialize.commits import CommittedUpdate, Watch, find_committed
+from rollbook.replay.materialize.commits import CommittedUpdate, find_committed
 from rollbook.replay.materialize.evidence import UpdateEvidence
 from rollbook.replay.materialize.form import Form
 from rollbook.replay.materialize.gather import Gatherer
