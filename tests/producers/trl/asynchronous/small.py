@@ -65,7 +65,7 @@ def attention(
 @dataclass(frozen=True)
 class Shape:
     """Six rows a step in two micro-batches, groups of four: a group falls into two steps now and then. `lags`: of how
-    many versions more a group is behind; `drifted`: rows whose sampler's log-probs are far off, by number."""
+    many versions more a group is behind; `drifted`: rows, by number, whose sampler is `off` by nats."""
 
     steps: int = 4
     rows: int = 3
@@ -74,7 +74,10 @@ class Shape:
     token_budget: int = 0
     lags: dict[int, int] = field(default_factory=dict)
     drifted: frozenset[int] = frozenset()
+    off: float = 30.0
     unrewarded: frozenset[int] = frozenset()
+    ahead: int = 0
+    """How far the stamp of a group is ahead of its version."""
     turns: bool = False
     """Two answers with a tool's between them; the first conversation of each group forks into two rows."""
     options: dict[str, Any] = field(default_factory=dict)
@@ -168,11 +171,11 @@ class Worker:
         texts = [self._sample(prompt_ids, group * GROUP + place) for place in range(GROUP)]
         rewards = np.array([self._reward(ids, group * GROUP + place) for place, (ids, _) in enumerate(texts)])
         known = ~np.isnan(rewards)
-        mean, std = rewards[known].mean(), rewards[known].std()
+        mean, std = (rewards[known].mean(), rewards[known].std()) if known.any() else (0.0, 0.0)
         advantages = np.where(known, (rewards - mean) / (std + 1e-8), 0.0)
         samples = []
         for place, (ids, log_probs) in enumerate(texts):
-            drift = 30.0 if group * GROUP + place in self._shape.drifted else 0.0
+            drift = self._shape.off if group * GROUP + place in self._shape.drifted else 0.0
             metrics = {
                 "reward": float(rewards[place]),
                 "reward_std": float(std),
@@ -187,7 +190,7 @@ class Worker:
                         completion_mask=np.asarray(mask, np.int64),
                         old_log_probs=np.asarray(behavior, np.float32),
                         advantage=float(advantages[place]),
-                        model_version=version,
+                        model_version=version + self._shape.ahead,
                         group_id=group,
                         metrics=dict(metrics),
                     )
