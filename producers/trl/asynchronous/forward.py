@@ -17,16 +17,17 @@ class Watched:
         self._session = session
         self._number = number
         self._model = model
-        self._old, self._advantages = Terms(inputs["old_log_probs"]), Terms(inputs["advantages"])
-        self._tokens = inputs["global_n_tokens"].clone()
-        self.inputs = {
-            **inputs,
-            "old_log_probs": self._old,
-            "advantages": self._advantages,
-            "global_n_tokens": self._tokens,
-        }
+        self.inputs = inputs
+        self._terms: tuple[Terms, Terms] | None = None
+        if session.may_refuse:
+            old, advantages = self._terms = Terms(inputs["old_log_probs"]), Terms(inputs["advantages"])
+            tokens = inputs["global_n_tokens"].clone()
+            self.inputs = {**inputs, "old_log_probs": old, "advantages": advantages, "global_n_tokens": tokens}
         self._outputs: Any = None
         self._log_probs: list[FloatArray] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self._outputs = self._model(*args, **kwargs)
@@ -54,10 +55,12 @@ class Watched:
 
     def _leave_out(self, places: Sequence[int]) -> None:
         """Ratio 1 and advantage 0: a loss and a gradient of exactly 0, however far the row has drifted."""
+        assert self._terms is not None, "only where something may be refused"
+        old, advantages = self._terms
         chosen = self.inputs["token_index"] >= 0
         segments = self.inputs["segment_id"][chosen]
         out = sum((segments == place for place in places), segments < 0)
         current = self._outputs.log_probs.detach().flatten()[self.inputs["token_index"][chosen]]
-        self._old.selected[out] = current[out].to(self._old.selected.dtype)
-        self._advantages.selected[out] = 0
-        self._tokens -= out.sum()
+        old.selected[out] = current[out].to(old.selected.dtype)
+        advantages.selected[out] = 0
+        self.inputs["global_n_tokens"].sub_(out.sum())

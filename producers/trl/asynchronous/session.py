@@ -96,6 +96,11 @@ class AsyncSession:
         return self._is_over
 
     @property
+    def may_refuse(self) -> bool:
+        """Whether rows may have to leave the loss."""
+        return not self._observes
+
+    @property
     def lost(self) -> int:
         """In observe mode: what was not told to the ledger."""
         return 0 if self._watcher is None else self._watcher.lost

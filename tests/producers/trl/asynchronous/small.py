@@ -76,6 +76,8 @@ class Shape:
     drifted: frozenset[int] = frozenset()
     off: float = 30.0
     unrewarded: frozenset[int] = frozenset()
+    first: int = 0
+    """The version before the first sync: not 0 where TRL goes on from a checkpoint with a worker of its own."""
     ahead: int = 0
     """How far the stamp of a group is ahead of its version."""
     turns: bool = False
@@ -157,7 +159,7 @@ class Worker:
 
     def _serve(self) -> None:
         for group in range(10**6):
-            version = self._shape.version(group)
+            version = self._shape.first + self._shape.version(group)
             weights = self._weights.of(version)
             if weights is None:
                 return
@@ -280,6 +282,7 @@ def train(
         weight_transfer=weights,
         **given,
     )
+    trainer.model_version = shape.first
     trainer.train(resume_from_checkpoint=resume)
     return trainer
 
