@@ -62,6 +62,13 @@ MOUNTS = (
     ),
     Mount("audit", "replay.audit.cli", _COMMAND, "Derive every decision of a history again.", "audit --run RUN"),
     Mount(
+        "prove",
+        "replay.prove.cli",
+        _COMMAND,
+        "Say what went into a policy's weights.",
+        "prove --run RUN --policy 1",
+    ),
+    Mount(
         "materialize",
         "replay.materialize_cli",
         _COMMAND,

@@ -91,6 +91,7 @@ class Story:
     remote_rewards: bool = False
     keep_payloads: bool = True
     plant_arrays: PlantArrays = lambda arrays: arrays
+    task: TaskSource = TASK
 
     @property
     def end(self) -> int:
@@ -193,7 +194,7 @@ class Story:
                 trajectory_id=row.trajectory_id, group_id=row.group_id, sample_index=index, group_expected=size
             ),
             purpose=Purpose.TRAIN,
-            task=TASK,
+            task=self.task,
             contract_hash=CONTRACT_HASH,
             segments=(segment_of(row, ref),),
             finish_reason=FinishReason.STOP,

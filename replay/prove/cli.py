@@ -1,0 +1,80 @@
+"""`rollbook prove`: what went into a policy's weights, and what did not."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rollbook.infra.settings import Topic
+from rollbook.replay.audit.audit import stretch_of
+from rollbook.replay.audit.decisions import Stretch
+from rollbook.replay.history.progress import progress
+from rollbook.replay.history.targets import Targets, opened
+from rollbook.replay.prove.asked import read_asked
+from rollbook.replay.prove.prove import OfPolicy, prove
+from rollbook.replay.prove.report import lines, plain
+from rollbook.schemas.errors import BadInput
+
+app = typer.Typer(help="Say what went into a policy's weights.")
+
+
+@app.command("prove", epilog="Example: rollbook prove --run my-run --policy 12 --absent eval.txt")
+def prove_command(
+    run: Annotated[str, typer.Option("--run", help="The run.")],
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RANGE|FILE]...",
+            help="lifecycle:PARTITION:START-END, from the run's first record on; or exported files to take it from.",
+            show_default=False,
+        ),
+    ] = None,
+    policy: Annotated[
+        int | None, typer.Option(min=0, metavar="VERSION", help="The policy.", show_default=False)
+    ] = None,
+    artifact: Annotated[
+        str | None,
+        typer.Option(metavar="HASH", help="Instead of a version: the hash of the weights.", show_default=False),
+    ] = None,
+    absent: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Prompt hashes (64 hexadecimal digits) or task ids, a line each: was any of them trained on?",
+            show_default=False,
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=0, max=1_000_000_000, help="Rows of each table.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json", help="All of it, an object a line.")] = False,
+) -> None:
+    """Say everything that went into a policy's weights and their ancestors: policies back to the initial one, updates
+    with their Commits, trajectories with task, behavior policies and reward, each with its offset, and the chain head
+    that vouches for all of it.
+
+    Every decision is derived again first: a history that does not fit proves nothing. What the log cannot tell is
+    listed, such as an update that was committed and that no policy names.
+
+    With --absent exits 0 when none of the tasks was trained on, 1 when one was, or when that cannot be ruled out. Exits
+    2 for bad input, or a history that does not fit.
+    """
+    if (policy is None) == (artifact is None):
+        raise BadInput("say whose weights: either --policy VERSION or --artifact HASH")
+    asked = None if absent is None else read_asked(absent)
+    with opened(targets or (), run) as of, progress() as watch:
+        proof = prove(of.log, _stretch(of, run), OfPolicy(policy, artifact), asked=asked, watch=watch)
+    if as_json:
+        for one in plain(proof):
+            print(json.dumps(one))
+    else:
+        for line in lines(proof, limit):
+            print(line)
+    if proof.absence is not None and not proof.absence.proven:
+        raise typer.Exit(1)
+
+
+def _stretch(of: Targets, run: str) -> Stretch:
+    lifecycle = of.settings.topic(Topic.LIFECYCLE)
+    if of.are_named and (len(of.ranges) > 1 or of.ranges[0].topic != lifecycle):
+        raise BadInput(f"name one range of {lifecycle}, or none for all of the run")
+    return stretch_of(of.log, of.settings, of.ranges[0] if of.are_named else None, run)

@@ -1,0 +1,241 @@
+"""Prove: a policy's lineage out of a run's derived decisions, and everything that was trained on along it.
+
+    with opened(["my-run.avro"], "my-run") as of:
+        stretch = stretch_of(of.log, of.settings, None, "my-run")
+        proof = prove(of.log, stretch, OfPolicy(version=12), asked=read_asked(Path("eval.txt")))
+        assert proof.absence.proven
+
+The log is read twice: once to derive every decision and to note policies and commits, once more for the trajectories of
+the updates that count. So memory grows with them, and not with all that the run has trained on.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rollbook.processors.ledger.fold import Ledger
+from rollbook.replay.audit.decisions import Deriver, Differs, Stretch
+from rollbook.replay.audit.findings import MEANING
+from rollbook.replay.history.progress import Watch
+from rollbook.replay.history.source import LogSource
+from rollbook.replay.prove.asked import Asked
+from rollbook.replay.prove.proof import (
+    Absence,
+    Doubt,
+    DoubtKind,
+    Found,
+    Hit,
+    Membership,
+    Proof,
+    ProvenPolicy,
+    ProvenTrajectory,
+    ProvenUpdate,
+)
+from rollbook.replay.prove.rows import OfCommit, commits_of, trajectories_of
+from rollbook.replay.prove.seen import Committed, Seen
+from rollbook.replay.text import visible
+from rollbook.schemas.errors import BadInput
+from rollbook.schemas.records.run import ArtifactKind
+
+_WATCH_EVERY = 1_000
+_OPEN_QUESTIONS = (DoubtKind.NO_COMMIT, DoubtKind.NO_GENERATED)
+"""Doubts behind which a task can hide that was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfPolicy:
+    """Which weights: a version, or an artifact's hash."""
+
+    version: int | None = None
+    artifact_hash: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """An update that counts."""
+
+    update_id: str
+    membership: Membership
+    policy_version: int | None
+
+
+def prove(
+    log: LogSource,
+    stretch: Stretch,
+    wanted: OfPolicy,
+    *,
+    asked: Asked | None = None,
+    watch: Watch = lambda *_: None,
+) -> Proof:
+    """What went into the weights of a policy and its ancestors; with `asked` also whether any of these tasks did.
+
+    `stretch` is of one run, from its first record on. Raises BadInput where the history does not fit (with the place),
+    does not begin with the run, or has no such policy; OutOfRange, EnvironmentFault.
+    """
+    assert stretch.run_id is not None, "a proof is of one run"
+    size = stretch.within.end - stretch.within.first
+    deriver, seen = Deriver(log, stretch, Ledger(stretch.partition, log.partitions(stretch.lifecycle))), Seen(asked)
+    run = deriver.ledger.run(stretch.run_id)
+    try:
+        for count, derived in enumerate(deriver.derive()):
+            if count % _WATCH_EVERY == 0:
+                watch("derived", derived.stored.offset - stretch.within.first, size)
+            seen.take(derived, run)
+    except Differs as first:
+        found = first.finding
+        raise BadInput(
+            f"{found.place}: {found.what}: {MEANING[found.kind]}; such a history proves nothing; `rollbook audit` "
+            "shows both sides"
+        ) from None
+    watch("derived", size, size)
+    if not seen.policies:
+        raise BadInput(f"run {visible(stretch.run_id)} has no policy in {stretch.lifecycle}:{stretch.partition}")
+    lineage = tuple(_lineage(seen, _policy(seen, wanted)))
+    members = [*_named(lineage), *_not_named(seen, lineage[-1])]
+    commits = commits_of(
+        log, stretch, [seen.commits[one.update_id] for one in members if one.update_id in seen.commits]
+    )
+    known = [(commits[one.update_id], one.membership) for one in members if one.update_id in commits]
+    read = trajectories_of(
+        log, stretch, seen, deriver.decided_to, known, lambda done, total: watch("read", done, total)
+    )
+    trajectories = tuple(read)
+    updates = tuple(_update(seen, one, commits.get(one.update_id)) for one in members)
+    doubts = tuple(_doubts(seen, lineage, updates, trajectories, deriver))
+    head = run.head
+    return Proof(
+        run_id=stretch.run_id,
+        lifecycle=stretch.lifecycle,
+        partition=stretch.partition,
+        observed=seen.observed,
+        policies=lineage,
+        updates=updates,
+        trajectories=trajectories,
+        doubts=doubts,
+        sequence=head.sequence,
+        chain=head.chain,
+        fold_version=head.fold_version,
+        decided_to=deriver.decided_to,
+        absence=None if asked is None else _absence(asked, seen, members, doubts),
+    )
+
+
+def _policy(seen: Seen, wanted: OfPolicy) -> ProvenPolicy:
+    if wanted.version is not None:
+        if wanted.version not in seen.policies:
+            known = sorted(seen.policies)
+            said = f"version {known[0]}" if len(known) == 1 else f"versions {known[0]} to {known[-1]}"
+            raise BadInput(f"the run has no policy {wanted.version}, only {said}")
+        return seen.policies[wanted.version]
+    found = [one for one in seen.policies.values() if one.artifact.hash == wanted.artifact_hash]
+    if not found:
+        raise BadInput(f"the run has no policy with the artifact {visible(wanted.artifact_hash)}: give its whole hash")
+    contents = {frozenset(one.update_id for one in _named(tuple(_lineage(seen, policy)))) for policy in found}
+    if len(contents) > 1:
+        versions = ", ".join(str(one.version) for one in found)
+        raise BadInput(f"policies {versions} have this artifact, of different updates: name one with --policy")
+    return found[-1]
+
+
+def _lineage(seen: Seen, policy: ProvenPolicy) -> Sequence[ProvenPolicy]:
+    """The initial policy first."""
+    found = [policy]
+    while (source := found[-1].source_version) is not None:
+        found.append(seen.policies[source])
+    return found[::-1]
+
+
+def _named(lineage: Sequence[ProvenPolicy]) -> list[_Member]:
+    return [_Member(name, Membership.IN_WEIGHTS, policy.version) for policy in lineage for name in policy.update_ids]
+
+
+def _not_named(seen: Seen, policy: ProvenPolicy) -> Iterator[_Member]:
+    """Updates that stood when the policy was prepared, and that nobody names at all."""
+    named = {name for one in seen.policies.values() for name in one.update_ids}
+    for commit in seen.commits.values():
+        before = policy.prepared_offset
+        stood = commit.offset < before and (commit.undone_offset is None or commit.undone_offset > before)
+        if stood and commit.update_id not in named:
+            yield _Member(commit.update_id, Membership.NOT_RULED_OUT, None)
+
+
+def _update(seen: Seen, member: _Member, commit: OfCommit | None) -> ProvenUpdate:
+    standing = seen.standing(member.update_id)
+    if commit is None:
+        return ProvenUpdate(member.update_id, member.membership, standing, member.policy_version)
+    record, where = commit.record, seen.commits[member.update_id]
+    return ProvenUpdate(
+        member.update_id,
+        member.membership,
+        standing,
+        member.policy_version,
+        learner_id=record.learner.learner_id,
+        epoch=record.learner.epoch,
+        rollout_id=record.steps[0].rollout_id if record.steps else None,
+        steps=tuple(len(step.trajectory_ids) for step in record.steps),
+        trajectories=len({name for step in record.steps for name in step.trajectory_ids}),
+        dropped=record.dropped,
+        commit_offset=where.offset,
+        decision_offset=where.decision_offset,
+        undone_offset=where.undone_offset,
+        reason=commit.decision.reason if commit.decision.violation else "",
+    )
+
+
+def _doubts(
+    seen: Seen,
+    lineage: Sequence[ProvenPolicy],
+    updates: Sequence[ProvenUpdate],
+    trajectories: Sequence[ProvenTrajectory],
+    deriver: Deriver,
+) -> Iterator[Doubt]:
+    if seen.observed:
+        yield Doubt(DoubtKind.TAKEN_AS_FACT, "the whole run was only observed")
+    for policy in lineage[-1:]:
+        if policy.artifact.kind is ArtifactKind.DECLARED:
+            yield Doubt(DoubtKind.DECLARED, f"policy {policy.version}", policy.prepared_offset)
+    for update in updates:
+        yield from _of_update(update, seen)
+    for row in trajectories:
+        if row.task is None:
+            yield Doubt(DoubtKind.NO_GENERATED, f"trajectory {row.trajectory_id} of update {row.update_id}")
+        elif row.reward is None:
+            yield Doubt(
+                DoubtKind.NO_REWARD, f"trajectory {row.trajectory_id} of update {row.update_id}", row.generated_offset
+            )
+    if deriver.undecided:
+        yield Doubt(DoubtKind.UNDECIDED, f"{deriver.undecided:,} records", deriver.decided_to)
+
+
+def _of_update(update: ProvenUpdate, seen: Seen) -> Iterator[Doubt]:
+    about = f"update {update.update_id}"
+    if update.commit_offset is None:
+        by = seen.policies[update.policy_version or 0].prepared_offset if update.policy_version is not None else None
+        yield Doubt(DoubtKind.NO_COMMIT, f"{about} ({update.standing}), named by policy {update.policy_version}", by)
+    if update.membership is Membership.NOT_RULED_OUT:
+        yield Doubt(DoubtKind.NOT_NAMED, about, update.commit_offset)
+    elif update.undone_offset is not None:
+        yield Doubt(DoubtKind.UNDONE, about, update.undone_offset)
+    if update.reason:
+        yield Doubt(DoubtKind.TAKEN_AS_FACT, f"{about} ({update.reason})", update.commit_offset)
+    if update.dropped:
+        yield Doubt(DoubtKind.DROPPED, f"{len(update.dropped):,} of {about}", update.commit_offset)
+
+
+def _absence(asked: Asked, seen: Seen, members: Sequence[_Member], doubts: Sequence[Doubt]) -> Absence:
+    found = {one.update_id: Found(one.membership.value) for one in members}
+    hits = [hit for commit in seen.commits.values() for hit in _hits(seen, commit, found)]
+    hits.sort(key=lambda hit: list(Found).index(hit.found))
+    return Absence(
+        prompt_hashes=len(asked.prompt_hashes),
+        task_ids=len(asked.task_ids),
+        hits=tuple(hits),
+        open_questions=tuple(doubt for doubt in doubts if doubt.kind in _OPEN_QUESTIONS),
+    )
+
+
+def _hits(seen: Seen, commit: Committed, found: dict[str, Found]) -> Iterator[Hit]:
+    counts = commit.update_id in found
+    trained = found.get(commit.update_id, Found.OTHER_WEIGHTS)
+    for rows, what in ((seen.trained, trained), (seen.dropped if counts else {}, Found.DROPPED)):
+        for row in rows.get(commit.update_id, ()):
+            yield Hit(row.asked, what, row.trajectory_id, commit.update_id, row.generated_offset, commit.offset)
