@@ -15,7 +15,7 @@ from rollbook.producers.rollout import RolloutWorker
 from rollbook.producers.segments import SegmentArrays
 from rollbook.producers.trainer import Trainer
 from rollbook.producers.trl.facts import Conditions, Generation, RowFacts
-from rollbook.producers.trl.resuming import Resumed, Standing, standing, tell
+from rollbook.producers.trl.resuming import Resumed, Standing, standing, start_again, tell
 from rollbook.producers.trl.run import LedgerRun
 from rollbook.producers.trl.spans import spans_of
 from rollbook.schemas.errors import EnvironmentFault
@@ -23,7 +23,15 @@ from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.policy import EvidenceKind
 from rollbook.schemas.records.reward import RewardFailure
 from rollbook.schemas.records.rollout import FinishReason, TaskSource
-from rollbook.schemas.records.run import Admission, Artifact, ArtifactKind, DriftGate, InitialPolicy, LagUnit
+from rollbook.schemas.records.run import (
+    Admission,
+    Artifact,
+    ArtifactKind,
+    DriftGate,
+    Enforcement,
+    InitialPolicy,
+    LagUnit,
+)
 from rollbook.schemas.records.update import Checkpoint, CheckpointSaved
 
 ARRIVES_S = 30.0
@@ -78,7 +86,8 @@ class Clients(ABC):
                 self._rollout.acknowledge(self._initial, EvidenceKind.ENGINE_ECHO)
                 self._trainer.start(expected_epoch=epoch)
             else:
-                tell(self._trainer.start(self._resumed.saved.checkpoint, expected_epoch=epoch), self._resumed.saved)
+                saved, observes = self._resumed.saved, run.enforcement is Enforcement.OBSERVE
+                tell(start_again(self._trainer, run.settings, saved, epoch, observes=observes), saved)
                 self._go_on(self._resumed)
             self._clients = made.pop_all()
 

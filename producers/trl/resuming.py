@@ -10,16 +10,23 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from rollbook.infra.settings import Settings
+from rollbook.producers.command import Command
 from rollbook.producers.errors import StartAnew
 from rollbook.producers.facts import Done, Facts, ObservedRow
 from rollbook.producers.identity import new_id
 from rollbook.producers.ledger_topic import read_states
 from rollbook.producers.trainer import Trainer
 from rollbook.producers.trl.saved import NotOurs, OpenPart, Saved
-from rollbook.schemas.records.common import PolicyRef
+from rollbook.schemas.records.common import LearnerRef, PolicyRef
 from rollbook.schemas.records.decision import Decision
-from rollbook.schemas.records.ledger import PolicyState, RunHead, TrajectoryState, TrajectoryStatus
-from rollbook.schemas.records.update import Disposition, ReserveItem, ReserveMode
+from rollbook.schemas.records.ledger import (
+    CheckpointState,
+    PolicyState,
+    RunHead,
+    TrajectoryState,
+    TrajectoryStatus,
+)
+from rollbook.schemas.records.update import CheckpointSaved, Disposition, ReserveItem, ReserveMode
 from rollbook.schemas.types import Part
 
 DROPPED = "dropped_at_resume"
@@ -70,6 +77,22 @@ def standing(settings: Settings, run_id: str, saved: Saved) -> Standing:
         newest_version=max(one.version for one in policies),
         trajectories={one.trajectory_id: one for one in _of(TrajectoryState, states)},
     )
+
+
+def start_again(trainer: Trainer, settings: Settings, saved: Saved, epoch: int, *, observes: bool) -> Decision:
+    """The learner's new epoch. An observed training that dies has told less than it saved: where the ledger has the
+    last update of the checkpoint, it is told of the checkpoint now, on behalf of the epoch that saved it."""
+    if observes and saved.last_update and not _is_known(settings, saved):
+        late = CheckpointSaved(
+            header=trainer.header(),
+            learner=LearnerRef(learner_id=saved.learner_id, epoch=epoch),
+            checkpoint=saved.checkpoint,
+            last_update_id=saved.last_update,
+            policy=saved.policy,
+            chain=trainer.decisions.chain,
+        )
+        trainer.ask(Command(late))
+    return trainer.start(saved.checkpoint, expected_epoch=epoch)
 
 
 def tell(decision: Decision, saved: Saved) -> None:
@@ -132,6 +155,11 @@ def tell_again(trainer: Trainer, resumed: Resumed, found: Standing) -> str | Non
         Done(tuple(step for step in steps if step), dict.fromkeys(ids, (DROPPED, Disposition.DISCARD))),
     )
     return facts.update_id
+
+
+def _is_known(settings: Settings, saved: Saved) -> bool:
+    states = read_states(settings, saved.run_id, frozenset({"checkpoint"}), deadline_s=_READ_S)
+    return any(one.checkpoint_id == saved.checkpoint.id for one in _of(CheckpointState, states))
 
 
 def _free(rows: Sequence[ObservedRow], found: Standing) -> list[ObservedRow]:

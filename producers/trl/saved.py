@@ -49,6 +49,7 @@ class Saved(Part):
     step: Count = Field(description="TRL's global_step.")
     policy: PolicyRef = Field(description="The policy of the last commit in them, which generated what is open.")
     next_rollout_id: Count = Field(description="Training iteration of the next generation buffer.")
+    last_update: Text = Field(default="", description="The last update that was committed before; empty: none.")
     chain: Text = Field(default="", description="Chain head of the run as the learner had read it.")
     unreleased: tuple[Id, ...] = Field(default=(), description="Committed updates in them that no policy contains yet.")
     open: OpenPart | None = Field(default=None, description="What of the open update is in the weights.")

@@ -47,6 +47,7 @@ class Session:
         self._policy = initial
         self._rollout_id = 0 if resumed is None else resumed.saved.next_rollout_id
         self._generation: Generation | None = None
+        self._last_update = "" if resumed is None else resumed.saved.last_update
         self._update_id = ""
         self._refused: frozenset[str] = frozenset()
         self._steps: list[tuple[str, ...]] = []
@@ -131,7 +132,7 @@ class Session:
         """The generation buffer is used up; these are the weights that it made."""
         if self._generation is None:
             return
-        self._generation = None
+        self._generation, self._last_update = None, self._update_id
         if self._books is not None:
             self._books.finish(self._books.named(policy))
         self._tell(lambda books: books.finish(books.named(policy)))
@@ -165,6 +166,7 @@ class Session:
                 step=weights.version,
                 policy=self._policy,
                 next_rollout_id=self._rollout_id,
+                last_update=self._last_update,
                 chain=chain,
                 open=part,
             ),

@@ -16,6 +16,7 @@ from rollbook.producers import LearnerFenced, Refused, Trainer, current_epoch, n
 from rollbook.producers.trl import LedgerRun
 from rollbook.producers.trl.resuming import DROPPED
 from rollbook.producers.trl.saved import NAME, ROWS, NotOurs, read
+from rollbook.producers.trl.watcher import Watcher
 from rollbook.schemas.records.policy import PolicyPrepared
 from rollbook.schemas.records.run import Enforcement
 from rollbook.schemas.records.update import Commit, LearnerStarted
@@ -173,3 +174,36 @@ def test_a_learner_that_was_fenced_saves_nothing(processed: Settings, tmp_path: 
         trainer.train()
     assert trainer.state.global_step == 5
     assert not (tmp_path / "checkpoint-5").exists()
+
+
+@pytest.mark.parametrize("tells_commit", [True, False])
+def test_an_observed_training_that_died_before_it_told_of_its_checkpoint(
+    processed: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    tells_commit: bool,
+) -> None:
+    """Where the ledger has the checkpoint's updates, it is told late; where it lacks one, nothing can be recorded."""
+    run_id = f"trl-{new_id()}"
+    told: list[str] = []
+    tell = Watcher.tell
+
+    def tells(self: Watcher[Any], call: Any) -> None:
+        """The thread lives until the first checkpoint, or until the commit before it."""
+        name = call.__qualname__
+        if "saved" in name or ("finish" in name and not tells_commit):
+            told.append(name)
+        if not told:
+            tell(self, call)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Watcher, "tell", tells)
+        first = trained(tmp_path, SHAPE, ledger(processed, run_id, Enforcement.OBSERVE))
+    caplog.clear()
+    second = trained(tmp_path, SHAPE, ledger(processed, run_id, Enforcement.OBSERVE), str(tmp_path / "checkpoint-5"))
+    assert (second.ledger_lost == 0) is tells_commit
+    assert ("training goes on unrecorded from here on: CheckpointSaved" in caplog.text) is not tells_commit
+    assert fingerprint(second) != fingerprint(first)
+    if tells_commit:
+        check_consistent(processed, run_id)
