@@ -258,19 +258,20 @@ class AsyncSession:
             )
             for version, of_version in groupby(everything, key=lambda one: one.version)
         ]
-        why = [self._dropped(one, is_over=is_over) for one in dropped]
+        ids: dict[tuple[DiscardReason, str], list[str]] = {}
+        for one in dropped:
+            ids.setdefault(self._why(one, is_over=is_over), []).append(one.trajectory_id)
+        told = [Dropped(tuple(found), reason, why) for (reason, why), found in ids.items()]
         if generations:
-            self._ask(lambda books: books.publish(generations, why))
+            self._ask(lambda books: books.publish(generations, told))
 
-    def _dropped(self, one: Arrival, *, is_over: bool) -> Dropped:
+    def _why(self, one: Arrival, *, is_over: bool) -> tuple[DiscardReason, str]:
         behind = self._policy.version - one.version
         if is_over:
-            reason, why = DiscardReason.SURPLUS, "the training ended before its optimizer step"
-        elif behind > self._max_staleness:
-            reason, why = DiscardReason.CUSTOM, f"stale: {behind} versions behind, TRL takes {self._max_staleness}"
-        else:
-            reason, why = DiscardReason.LENGTH, "TRL put it into no micro-batch: it is longer than the token budget"
-        return Dropped((one.trajectory_id,), reason, why)
+            return DiscardReason.SURPLUS, "the training ended before its optimizer step"
+        if behind > self._max_staleness:
+            return DiscardReason.CUSTOM, f"stale: {behind} versions behind, TRL takes {self._max_staleness}"
+        return DiscardReason.LENGTH, "TRL put it into no micro-batch: it is longer than the token budget"
 
     def _policy_of(self, version: int) -> PolicyRef:
         known = self._policies.get(version)
