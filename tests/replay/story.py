@@ -21,6 +21,7 @@ from rollbook.schemas.records.common import (
     LearnerRef,
     Lifecycle,
     PayloadRef,
+    PolicyRef,
     Source,
     SourceKind,
     TrajectoryIdentity,
@@ -92,6 +93,8 @@ class Story:
     keep_payloads: bool = True
     plant_arrays: PlantArrays = lambda arrays: arrays
     task: TaskSource = TASK
+    weights: PolicyRef = WEIGHTS
+    """The learner's."""
 
     @property
     def end(self) -> int:
@@ -211,9 +214,9 @@ class Story:
     ) -> None:
         """Reserve and admit; those named as drifted are refused."""
         items = tuple(ReserveItem(trajectory_id=name, expected_revision=2) for name in ids)
-        self._of(Reserve, update_id, part=part, policy=WEIGHTS, items=items, mode=mode)
+        self._of(Reserve, update_id, part=part, policy=self.weights, items=items, mode=mode)
         figures = tuple(self._figures(name, 1.0 if name in drifted else 0.01) for name in ids)
-        self._of(Admit, update_id, part=part, policy=WEIGHTS, own_updates=0, items=figures)
+        self._of(Admit, update_id, part=part, policy=self.weights, own_updates=0, items=figures)
 
     def start(self, update_id: str) -> None:
         self._of(UpdateStarted, update_id)
