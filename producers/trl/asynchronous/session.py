@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -18,7 +18,8 @@ from rollbook.producers.trl.asynchronous.books import (
     Dropped,
 )
 from rollbook.producers.trl.asynchronous.intake import Arrival, Formed, Intake
-from rollbook.producers.trl.facts import Conditions, Generation, MicroStep, RowFacts, StepFacts
+from rollbook.producers.trl.asynchronous.step import Step
+from rollbook.producers.trl.facts import Conditions, Generation, MicroStep, StepFacts
 from rollbook.producers.trl.resuming import Resumed
 from rollbook.producers.trl.run import LedgerRun
 from rollbook.producers.trl.saved import Saved, write
@@ -34,23 +35,6 @@ _CLOSE_S = 30.0
 _NAME_CHARACTERS = 160
 _LOG = logging.getLogger("rollbook.producers")
 Ask = Callable[[AsyncBooks], frozenset[str]]
-
-
-@dataclass(slots=True)
-class _Step:
-    """An optimizer step: its rows as they went through the forward pass, and what must not enter the weights."""
-
-    update_id: str
-    number: int
-    policy: PolicyRef
-    left_out: frozenset[str]
-    rows: list[RowFacts]
-    micro_steps: list[MicroStep]
-    refused: set[str]
-
-    @property
-    def trained(self) -> tuple[str, ...]:
-        return tuple(row.trajectory_id for row in self.rows if row.trajectory_id not in self.refused)
 
 
 class AsyncSession:
@@ -76,9 +60,10 @@ class AsyncSession:
         self._taken: dict[int, tuple[Arrival | None, ...]] = {}
         self._micro_batches = 0
         self._steps = 0 if resumed is None else resumed.saved.next_rollout_id
-        self._step: _Step | None = None
+        self._step: Step | None = None
+        self._last_update = "" if resumed is None else resumed.saved.last_update
         self._unreleased: list[str] = []
-        self._unrecorded: deque[_Step] = deque()
+        self._unrecorded: deque[Step] = deque()
         self._is_over = False
         self.seconds = 0.0
         self._books: AsyncBooks | None = None
@@ -131,9 +116,9 @@ class AsyncSession:
         self._taken = {number: micro.rows for number, micro in zip(numbers, formed, strict=True)}
         rows = [one for micro in formed for one in micro.rows if one is not None]
         self._steps += 1
-        step = self._step = _Step(new_id(), self._steps - 1, self._policy, NOTHING, [], [], set())
+        step = self._step = Step(new_id(), self._steps - 1, self._policy)
         self._publish(rows, [one for micro in formed for one in micro.passed_over])
-        generation = self._generation(step, [one.row for one in rows])
+        generation = step.generation([one.row for one in rows])
         if rows:
             step.left_out = self._ask(lambda books: books.take(generation, step.update_id))
         return step.left_out
@@ -184,6 +169,7 @@ class AsyncSession:
         if step is None or not step.rows:
             return
         self._ask(lambda books: books.commit())
+        self._last_update = step.update_id
         self._unreleased.append(step.update_id)
         self._unrecorded.append(step)
         self._record(all_of_them=False)
@@ -215,6 +201,7 @@ class AsyncSession:
             step=weights.version,
             policy=self._policy,
             next_rollout_id=self._steps,
+            last_update=self._last_update,
             chain=chain,
             unreleased=tuple(self._unreleased),
         )
@@ -287,35 +274,16 @@ class AsyncSession:
         rest of a group only for the next one."""
         while self._unrecorded:
             step = self._unrecorded[0]
-            groups = dict.fromkeys(row.identity.group_id for row in step.rows)
-            if not all_of_them and not all(self.intake.is_settled(group) for group in groups):
+            if not all_of_them and not all(self.intake.is_settled(group) for group in step.groups):
                 return
             self._unrecorded.popleft()
-            mine = {row.trajectory_id for row in step.rows}
-            others = [one for group in groups for one in self.intake.members(group) if one.trajectory_id not in mine]
-            facts = StepFacts(
-                step_id=0,
-                epoch=0,
-                update_id=step.update_id,
-                generation=self._generation(step, [*step.rows, *others]),
-                micro_steps=tuple(step.micro_steps),
-                refused=frozenset(step.refused),
-                conditions=self._conditions,
-            )
+            members = [one for group in step.groups for one in self.intake.members(group)]
+            facts = step.facts(members, self._conditions)
             self._ask(lambda books, facts=facts: _nothing(books.stepped(facts)))  # type: ignore[misc]
             self._show(facts)
 
-    def _generation(self, step: _Step, rows: Sequence[RowFacts]) -> Generation:
-        return Generation(
-            rollout_id=step.number,
-            policy=step.policy,
-            rows=tuple(rows),
-            tokens=float(sum(int(row.loss_mask.sum()) for row in rows)),
-            steps_per_generation=1,
-        )
-
     @property
-    def _now(self) -> _Step:
+    def _now(self) -> Step:
         assert self._step is not None, "TRL draws a step's micro-batches before its forward passes"
         return self._step
 
