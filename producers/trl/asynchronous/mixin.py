@@ -196,8 +196,16 @@ class AsyncLedgerMixin(_Trainer):
             folder = resumed_folder(self, self._ledger_resumes)
             resumed = Resumed(*read(folder))
             check(resumed.saved, folder, run_id=run.run_id, learner_id=run.learner_id, weights=weights)
+        kept = int(self.args.max_staleness)
+        if run.enforcement is Enforcement.GATE and run.max_lag < kept:
+            _LOG.warning(
+                "TRL keeps rows that are %d versions behind, the ledger takes %d: rows in between leave gaps in "
+                "micro-batches; give max_staleness and max_lag the same number",
+                kept,
+                run.max_lag,
+            )
         initial = weights.model_copy(update={"version": self.model_version})
-        return AsyncSession(run, conditions_of(self), initial, int(self.args.max_staleness), resumed)
+        return AsyncSession(run, conditions_of(self), initial, kept, resumed)
 
     def _ledger_arrived(self, sample: Any) -> None:
         """A sample left the queue: TRL has not looked at its version yet."""

@@ -154,13 +154,16 @@ def test_a_training_that_fails_within_a_step_gives_its_rows_back(
     }
 
 
-def test_rows_beyond_the_ledgers_lag_are_dropped_before_the_forward_pass(processed: Settings, tmp_path: Path) -> None:
+def test_rows_beyond_the_ledgers_lag_are_dropped_before_the_forward_pass(
+    processed: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     shape = Shape(lags={4: 2})
     seen: list[StepFacts] = []
     run = ledger(processed, max_lag=1, on_step=seen.append)
     train(tmp_path, shape, run)
     assert [one for one in reasons(decisions(run), "Reserve") if one != "reserved"] == ["stale_policy"] * 4
     assert 4 not in {row.number for step in seen for row in step.rows}
+    assert "TRL keeps rows that are 4 versions behind, the ledger takes 1: " in caplog.text
 
 
 def test_what_trl_drops_as_stale_is_told_and_is_not_reserved(processed: Settings, tmp_path: Path) -> None:
