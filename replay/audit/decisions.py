@@ -65,13 +65,14 @@ class Stretch:
 class Deriver:
     """Folds a stretch into a ledger, which is that before its first record. `undecided`: how many records at the end
     have no decision yet; `decided_to`: the first lifecycle offset behind the decided ones; `decisions`: the offsets of
-    their decisions."""
+    their decisions; `strays`: the offsets of records under the run's key that belong to no run."""
 
     def __init__(self, log: LogSource, stretch: Stretch, ledger: Ledger) -> None:
         self._log = log
         self._stretch = stretch
         self.ledger = ledger
         self.undecided = 0
+        self.strays: list[int] = []
         self.decided = 0
         self.decided_to = stretch.within.first
         self.decisions = Bounds(0, 0)
@@ -85,7 +86,10 @@ class Deriver:
             if said is None:
                 self.undecided += 1
                 continue
-            yield self._same(stored, said)
+            derived = self._same(stored, said)
+            if derived is None:
+                continue
+            yield derived
             said = next(decisions, None)
         if said is not None:
             raise Differs(self._gone(said, _decision(said)))
@@ -111,7 +115,8 @@ class Deriver:
     def _key(self) -> bytes | None:
         return None if self._stretch.run_id is None else self._stretch.run_id.encode()
 
-    def _same(self, stored: StoredRecord, said: StoredRecord) -> Derived:
+    def _same(self, stored: StoredRecord, said: StoredRecord) -> Derived | None:
+        """None for a record under the run's key that was decided, among the partition's strays, for no run."""
         mark = self.ledger.journal.mark()
         try:
             folded = self.ledger.fold(SourceRecord(stored.partition, stored.offset, stored.key, stored.value))
@@ -119,6 +124,10 @@ class Deriver:
             raise BadInput(str(newer)) from None
         if folded.encoded != said.value:
             self.ledger.journal.undo(mark)
+            is_stray = self._stretch.run_id not in (None, folded.decision.run_id)
+            if is_stray and _decision(said).source.offset > stored.offset:
+                self.strays.append(stored.offset)
+                return None
             raise Differs(self._first_difference(stored, said, folded))
         self.ledger.journal.keep()
         self.decided += 1
