@@ -95,10 +95,11 @@ def prove(
         log, stretch, [seen.commits[one.update_id] for one in members if one.update_id in seen.commits]
     )
     known = [(commits[one.update_id], one.membership) for one in members if one.update_id in commits]
-    read = trajectories_of(
-        log, stretch, seen, deriver.decided_to, known, lambda done, total: watch("read", done, total)
-    )
-    trajectories = tuple(read)
+
+    def told(done: int, total: int) -> None:
+        watch("read", done, total)
+
+    trajectories = tuple(trajectories_of(log, stretch, seen, deriver.decided_to, known, deriver.strays, told))
     updates = tuple(_update(seen, one, commits.get(one.update_id)) for one in members)
     doubts = tuple(_doubts(seen, lineage, updates, trajectories, deriver))
     head = run.head

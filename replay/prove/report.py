@@ -23,6 +23,7 @@ _HIT = {
     Found.OTHER_WEIGHTS: "trained on, but in none of the updates of these weights",
 }
 _HASH_SHOWN = 12
+_LONGEST_NAME = 30
 
 
 def lines(proof: Proof, limit: int) -> Iterator[str]:
@@ -96,14 +97,19 @@ def _trajectory(one: ProvenTrajectory) -> Row:
     return (
         one.trajectory_id,
         one.update_id,
-        "not known" if task is None else task.task_id,
+        "not known" if task is None else _short(task.task_id),
         "" if task is None else task.prompt_hash[:_HASH_SHOWN],
-        "" if task is None else f"{task.dataset}:{task.row}",
+        "" if task is None else f"{_short(task.dataset)}:{task.row}",
         " ".join(str(policy.version) for policy in one.behavior),
         "not known" if reward is None else f"{reward.raw_reward:.6g}",
         "" if reward is None else f"{reward.rule.rule_id} {reward.rule.version}",
         " ".join("-" if offset is None else str(offset) for offset in (one.generated_offset, one.reward_offset)),
     )
+
+
+def _short(text: str) -> str:
+    """Names that were redacted are hashes; the JSON has them whole."""
+    return text if len(text) <= _LONGEST_NAME else f"{text[:_LONGEST_NAME]}..."
 
 
 def _cut(rows: Sequence[Row], limit: int, title: str, header: Row) -> Iterator[str]:

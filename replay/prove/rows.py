@@ -1,7 +1,7 @@
 """The trajectories of some updates, read from the log a second time: what is known of them lies all over it."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rollbook.replay.audit.decisions import Stretch
@@ -62,16 +62,20 @@ def trajectories_of(
     seen: Seen,
     decided_to: int,
     commits: Sequence[tuple[OfCommit, Membership]],
+    strays: Collection[int] = (),
     told: Told = lambda *_: None,
 ) -> Iterator[ProvenTrajectory]:
     """What each of these updates trained on, in the order of its steps. Raises BadInput where the log is not the one
-    that was derived from."""
+    that was derived from.
+
+    `strays`: offsets of records under the run's key from which nothing was derived."""
     rows = [(row, membership) for commit, membership in commits for row in _rows(commit, seen.late)]
     gathered = _Gathered()
     for row, _ in rows:
         gathered.want(row)
     if rows:
-        _read(log, stretch, seen, decided_to, gathered, told)
+        derived = _derived(log, stretch, decided_to, frozenset(strays), told)
+        _read(derived, gathered, seen, stretch)
     return (_proven(row, membership) for row, membership in rows)
 
 
@@ -120,18 +124,26 @@ class _Gathered:
                 )
 
 
-def _read(log: LogSource, stretch: Stretch, seen: Seen, decided_to: int, gathered: _Gathered, told: Told) -> None:
-    digest = hashlib.sha256()
+def _derived(
+    log: LogSource, stretch: Stretch, decided_to: int, strays: Collection[int], told: Told
+) -> Iterator[StoredRecord]:
+    """The records that decisions were derived from."""
     first = stretch.within.first
     key = None if stretch.run_id is None else stretch.run_id.encode()
     for count, stored in enumerate(log.read(stretch.lifecycle, stretch.partition, first, decided_to)):
         if count % _WATCH_EVERY == 0:
             told(stored.offset - first, decided_to - first)
-        if stored.key == key:
-            digest.update(hashlib.sha256(stored.value or b"").digest())
-            gathered.take(stored)
+        if stored.key == key and stored.offset not in strays:
+            yield stored
+
+
+def _read(records: Iterable[StoredRecord], gathered: _Gathered, seen: Seen, stretch: Stretch) -> None:
+    digest = hashlib.sha256()
+    for stored in records:
+        digest.update(hashlib.sha256(stored.value or b"").digest())
+        gathered.take(stored)
     if digest.digest() != seen.digest.digest():
-        raise _changed(f"{stretch.lifecycle}:{stretch.partition}:{first}-{decided_to}")
+        raise _changed(f"{stretch.lifecycle}:{stretch.partition}")
 
 
 def _changed(where: str) -> BadInput:

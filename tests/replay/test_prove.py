@@ -8,7 +8,8 @@ import pytest
 
 from rollbook.infra.cli import run as rollbook
 from rollbook.infra.settings import Topic
-from rollbook.replay.audit.audit import stretch_of
+from rollbook.processors.ledger.fold import SourceRecord
+from rollbook.replay.audit.audit import audit, stretch_of
 from rollbook.replay.history.export import export
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.prove.asked import Asked, read_asked
@@ -19,7 +20,7 @@ from rollbook.schemas.records.policy import PolicyPrepared
 from rollbook.schemas.records.rollout import TaskSource
 from rollbook.schemas.records.run import Artifact, ArtifactKind, Enforcement, RunClosed
 from rollbook.schemas.records.update import Abort, AbortDisposition, AbortReason, Commit, CommitStep
-from rollbook.tests.replay.story import LIFECYCLE, SETTINGS, Story
+from rollbook.tests.replay.story import DECISIONS, LIFECYCLE, SETTINGS, Story
 from rollbook.tests.replay.story_parts import ROLLOUT_ID, RULE
 
 
@@ -230,6 +231,16 @@ def test_other_runs_of_the_partition_are_left_out(story: Story) -> None:
     assert found.absence is not None
     assert found.absence.hits == ()
     assert [one.trajectory_id for one in proof(other, 1).trajectories] == ["z.0", "z.1"]
+
+
+def test_what_cannot_be_decoded_under_the_runs_key_belongs_to_no_run(story: Story) -> None:
+    key = story.run_id.encode()
+    offset = story.log.append(LIFECYCLE, 0, key, b"no record of ours")
+    folded = story.ledger.fold(SourceRecord(0, offset, key, b"no record of ours"))
+    story.log.append(DECISIONS, 0, folded.decision.run_id.encode(), folded.encoded)
+    policy(story, 3, 2)
+    assert len(proof(story, 3).trajectories) == 6
+    assert audit(story.log, SETTINGS, stretch_of(story.log, SETTINGS, None, story.run_id)).report.passed
 
 
 def test_a_history_that_does_not_fit_proves_nothing(story: Story) -> None:
