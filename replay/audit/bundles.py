@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -37,10 +38,17 @@ class _Given:
 def check_bundles(log: LogSource, settings: Settings, paths: Sequence[Path]) -> Iterator[Finding]:
     """What differs between bundles and the log. `paths`: of bundles, or of folders with bundles in them. Raises
     BadInput for a path without a bundle, or a bundle without its provenance."""
-    for path in paths:
-        for given in _bundles_at(path):
-            found = list(_check_records(log, given))
-            yield from found or _check_bytes(log, settings, given)
+    given = [one for path in paths for one in _bundles_at(path)]
+    found = list(_check_records(log, given))
+    yield from found
+    sound = [one for one in given if visible(one.path, limit=4096) not in {finding.place for finding in found}]
+    by_origin: dict[tuple[object, ...], list[_Given]] = {}
+    for one in sound:
+        form = _form(one)
+        policy = tuple(sorted(form.redactor.policy.items())) if form.redactor is not None else ()
+        by_origin.setdefault((_commit(log, one).header.run_id, form.format, policy), []).append(one)
+    for together in by_origin.values():
+        yield from _check_bytes(log, settings, together)
 
 
 def _bundles_at(path: Path) -> Iterator[_Given]:
@@ -61,44 +69,65 @@ def _bundles_at(path: Path) -> Iterator[_Given]:
         yield _Given(one, provenance)
 
 
-def _check_records(log: LogSource, given: _Given) -> Iterator[Finding]:
-    """Each record that the bundle was made from is still the one that it was."""
-    positions: list[Position] = []
+def _check_records(log: LogSource, given: Sequence[_Given]) -> Iterator[Finding]:
+    """Each record that a bundle was made from is still the one that it was; the first of each bundle that is not. All
+    are looked up together, since each look-up in Kafka costs a jump."""
+    offsets: dict[tuple[str, int], set[int]] = {}
+    for position in (position for one in given for position in _positions(one)):
+        offsets.setdefault((position.topic, position.partition), set()).add(position.offset)
+    there = {place: _digests(log, place, wanted) for place, wanted in offsets.items()}
+    for one in given:
+        for position in _positions(one):
+            digest = there[position.topic, position.partition].get(position.offset)
+            if digest != position.sha256:
+                place = place_of(position.topic, position.partition, position.offset)
+                sides = {"sha256": position.sha256}, {"sha256": digest or _NONE}
+                yield _finding(one, f"{place}, which it was made from", *sides)
+                break
+
+
+def _positions(given: _Given) -> Iterator[Position]:
     for used in given.provenance.records:
-        positions += [used.position, used.decision.position]
-    positions += [chunk for payload in given.provenance.payloads for chunk in payload.chunks]
-    for position in positions:
-        place = place_of(position.topic, position.partition, position.offset)
-        try:
-            (stored,) = log.read_at(position.topic, position.partition, [position.offset])
-        except BadInput as gone:
-            yield _finding(given, f"{place}, which it was made from: {gone}", {}, {})
-            return
-        if stored.sha256 != position.sha256:
-            sides = {"sha256": position.sha256}, {"sha256": stored.sha256}
-            yield _finding(given, f"{place}, which it was made from", *sides)
-            return
+        yield used.position
+        yield used.decision.position
+    for payload in given.provenance.payloads:
+        yield from payload.chunks
 
 
-def _check_bytes(log: LogSource, settings: Settings, given: _Given) -> Iterator[Finding]:
-    commit = _commit(log, given)
-    wanted = Wanted.of_run(commit.header.run_id, log, settings, commit.update_id)
+def _digests(log: LogSource, place: tuple[str, int], offsets: set[int]) -> dict[int, str]:
+    """Of what is there; where one is gone the others are looked for one by one."""
+    try:
+        return {stored.offset: stored.sha256 for stored in log.read_at(*place, offsets)}
+    except BadInput:
+        found = {}
+        for offset in offsets:
+            with suppress(BadInput):
+                found.update({stored.offset: stored.sha256 for stored in log.read_at(*place, [offset])})
+        return found
+
+
+def _check_bytes(log: LogSource, settings: Settings, given: Sequence[_Given]) -> Iterator[Finding]:
+    """Of one run and form: the run is materialized once for all of them."""
+    run_id, form = _commit(log, given[0]).header.run_id, _form(given[0])
+    updates = {_commit(log, one).update_id for one in given}
+    wanted = Wanted.of_run(run_id, log, settings, updates.pop() if len(updates) == 1 else None)
     with TemporaryDirectory(prefix="rollbook-audit-") as folder:
         out = Path(folder)
-        report = materialize(log, wanted, out, form=_form(given))
-        if report.problems:
-            yield _finding(given, f"it cannot be made from the log: {report.problems[0].what}", {}, {})
-            return
-        made = out / given.path.name
-        names = (given.path.name, f"{given.path.name}.provenance.json")
-        if not made.is_dir():
-            there = ", ".join(sorted(one.name for one in out.iterdir() if one.is_dir()))
-            yield _finding(given, "its name", {"name": given.path.name}, {"name": there})
-            return
-        yield from _compare(given, {name: given.path.with_name(name) for name in names}, {n: out / n for n in names})
+        report = materialize(log, wanted, out, form=form)
+        why_not = {problem.update_id: problem.what for problem in report.problems}
+        for one in given:
+            if (what := why_not.get(_commit(log, one).update_id)) is not None:
+                yield _finding(one, f"it cannot be made from the log: {what}", {}, {})
+            elif not (out / one.path.name).is_dir():
+                yield _finding(one, "its name", {"name": one.path.name}, {"name": _NONE})
+            else:
+                names = (one.path.name, provenance_path(one.path).name)
+                said, derived = ({name: at / name for name in names} for at in (one.path.parent, out))
+                yield from _compare(one, said, derived)
 
 
 def _commit(log: LogSource, given: _Given) -> Commit:
+    """Also where the provenance is redacted."""
     for used in given.provenance.records:
         if used.record_type == Commit.__name__:
             position = used.position

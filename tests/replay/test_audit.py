@@ -12,7 +12,9 @@ from rollbook.infra.settings import Settings, Topic
 from rollbook.replay.audit.bundles import check_bundles
 from rollbook.replay.audit.findings import Kind
 from rollbook.replay.bundle.cohort import validate
+from rollbook.replay.bundle.redaction import Redactor
 from rollbook.replay.history.kafka import KafkaLog
+from rollbook.replay.materialize.form import BundleFormat, Form
 from rollbook.replay.materialize.materialize import Wanted, materialize
 from rollbook.schemas.digests import float32_bytes, floats_of
 from rollbook.schemas.errors import BadInput
@@ -174,6 +176,14 @@ def bundles(forged: Forged, tmp_path: Path) -> Path:
     out = tmp_path / "bundles"
     assert materialize(forged.log, Wanted.of_run(forged.run_id, forged.log, forged.settings), out).complete
     return out
+
+
+@pytest.mark.parametrize("form", [Form(), Form(BundleFormat.V1_0), Form(redactor=Redactor())])
+def test_bundles_of_every_form_pass(forged: Forged, tmp_path: Path, form: Form) -> None:
+    assert materialize(
+        forged.log, Wanted.of_run(forged.run_id, forged.log, forged.settings), tmp_path, form=form
+    ).complete
+    assert list(check_bundles(forged.log, forged.settings, [tmp_path])) == []
 
 
 def test_bundles_that_the_log_gives_pass(forged: Forged, bundles: Path) -> None:
