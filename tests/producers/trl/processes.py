@@ -26,7 +26,7 @@ def run(count: int, job: Callable[..., T], *given: Any) -> list[T]:
             left = {pipe: rank for rank, pipe in pipes.items() if rank not in results}
             ready = wait(left, _PATIENCE_S)
             assert ready, f"the processes did not end within {_PATIENCE_S:g} s"
-            results.update({left[pipe]: _result(left[pipe], pipe) for pipe in left if pipe in ready})
+            results.update({left[pipe]: result(left[pipe], pipe) for pipe in left if pipe in ready})
     finally:
         for process in processes:
             process.kill()
@@ -63,7 +63,8 @@ def _serve(pipe: Connection, rank: int, count: int, port: int, job: Callable[...
     os._exit(0)
 
 
-def _result(rank: int, pipe: Connection) -> Any:
+def result(rank: int, pipe: Connection) -> Any:
+    """What a process sent. Raises AssertionError where it failed or died."""
     sent = None
     with suppress(EOFError):
         sent = pickle.loads(pipe.recv_bytes())

@@ -1,8 +1,10 @@
 """A training that is saved, dies and goes on: what the ledger says of it, and that the weights are plain TRL's."""
 
 import os
+import random
 import shutil
 import signal
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from rollbook.tests.producers.world import PATIENT
 SHAPE = Shape(options={"save_strategy": "steps", "save_steps": 5})
 """Four optimizer steps a buffer, four rows a step: the checkpoint after step 5 lies within the second buffer, of whose
 eight rows it has seen four."""
+OFTEN = Shape(steps=16, options={"save_strategy": "steps", "save_steps": 1})
 WHOLE = replace(SHAPE, options={"save_strategy": "steps", "save_steps": 4})
 
 
@@ -53,6 +56,46 @@ def die_at(folder: Path, run: LedgerRun, step: int) -> None:
 
     trainer._compute_loss = computed
     trainer.train()
+
+
+def die_after(folder: Path, run: LedgerRun, seconds: float) -> None:
+    """Train in steps of a seventh of a second, go on where a checkpoint is, and be killed so long after it began."""
+    is_resumed = any(folder.glob("checkpoint-*"))
+    trainer = make(folder, OFTEN, run)
+    compute, begin = trainer._compute_loss, trainer.ledger_begin
+
+    def computed(model: Any, inputs: Any) -> Any:
+        time.sleep(0.07)
+        return compute(model, inputs)
+
+    def begun() -> None:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        begin()
+
+    trainer._compute_loss, trainer.ledger_begin = computed, begun
+    trainer.train(resume_from_checkpoint=True if is_resumed else None)
+
+
+@pytest.mark.skipif(not os.environ.get("ROLLBOOK_TRL_ALL"), reason="one of the nightly tests: set ROLLBOOK_TRL_ALL=1")
+@pytest.mark.parametrize("seed", range(6))
+def test_a_training_that_is_killed_anywhere_and_more_than_once_leaves_a_consistent_ledger(
+    processed: Settings, tmp_path: Path, seed: int
+) -> None:
+    run_id, chance = f"trl-{new_id()}", random.Random(seed)
+    for life in range(4):
+        seconds = chance.uniform(0.5, 3.5) + 2.0 * (life == 0)
+        (process,), pipes = processes.start(1, die_after, tmp_path, ledger(processed, run_id), seconds)
+        process.join(120)
+        if process.exitcode != -signal.SIGALRM:
+            assert life > 0
+            processes.result(0, pipes[0])
+        for folder in tmp_path.glob("checkpoint-*"):
+            if not (folder / NAME).exists():  # TRL was killed while it saved
+                shutil.rmtree(folder)
+        assert any(tmp_path.glob("checkpoint-*"))
+    trained(tmp_path, OFTEN, ledger(processed, run_id), resume=True)
+    check_consistent(processed, run_id)
 
 
 @pytest.mark.parametrize("enforcement", list(Enforcement))
