@@ -14,6 +14,7 @@ from rollbook.replay.history.targets import Targets, opened
 from rollbook.replay.prove.asked import read_asked
 from rollbook.replay.prove.prove import OfPolicy, prove
 from rollbook.replay.prove.report import lines, plain
+from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
 
 app = typer.Typer(help="Say what went into a policy's weights.")
@@ -45,6 +46,14 @@ def prove_command(
             show_default=False,
         ),
     ] = None,
+    redaction_key: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --absent: the key of the clients' redaction, where they have one, as it is in a file.",
+            show_default=False,
+        ),
+    ] = None,
     limit: Annotated[int, typer.Option(min=0, max=1_000_000_000, help="Rows of each table.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="All of it, an object a line.")] = False,
 ) -> None:
@@ -60,7 +69,7 @@ def prove_command(
     """
     if (policy is None) == (artifact is None):
         raise BadInput("say whose weights: either --policy VERSION or --artifact HASH")
-    asked = None if absent is None else read_asked(absent)
+    asked = None if absent is None else read_asked(absent, key=_key(redaction_key))
     with opened(targets or (), run) as of, progress() as watch:
         proof = prove(of.log, _stretch(of, run), OfPolicy(policy, artifact), asked=asked, watch=watch)
     if as_json:
@@ -71,6 +80,15 @@ def prove_command(
             print(line)
     if proof.absence is not None and not proof.absence.proven:
         raise typer.Exit(1)
+
+
+def _key(path: Path | None) -> bytes:
+    if path is None:
+        return b""
+    try:
+        return path.read_bytes()
+    except OSError as fault:
+        raise BadInput(f"{visible(path)} cannot be read ({fault.strerror}): give the key of the redaction") from None
 
 
 def _stretch(of: Targets, run: str) -> Stretch:

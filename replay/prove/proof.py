@@ -35,6 +35,7 @@ class DoubtKind(StrEnum):
     UNDONE = "undone"
     NO_GENERATED = "no_generated"
     NO_REWARD = "no_reward"
+    NOT_PUBLISHED = "not_published"
     TAKEN_AS_FACT = "taken_as_fact"
     DROPPED = "dropped"
     DECLARED = "declared"
@@ -48,6 +49,8 @@ DOUBTS = {
     DoubtKind.UNDONE: "the lineage names an update that was undone: it is in these weights, which are orphaned for it",
     DoubtKind.NO_GENERATED: "a row was trained on that the log does not know: its task is not known",
     DoubtKind.NO_REWARD: "a row was trained on whose reward is not in the log",
+    DoubtKind.NOT_PUBLISHED: "rows were trained on whose prompt hash or task id was not published: they cannot be "
+    "compared with what is asked for",
     DoubtKind.TAKEN_AS_FACT: "the ledger did not give leave: what the trainer says it did is taken as a fact",
     DoubtKind.DROPPED: "rows were held and dropped: that they were not trained on is the trainer's word",
     DoubtKind.DECLARED: "nobody checked the artifact hash against the weights: it was declared",
@@ -162,11 +165,13 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """The answer about tasks that should not have been trained on. `open_questions`: doubts that leave room for them;
-    `hits` has also rows that were dropped or went into other weights, which count for nothing here."""
+    """The answer about tasks that should not have been trained on. `occurring`: how many of the lines occur in the run
+    at all, trained on or not; `open_questions`: doubts that leave room for them; `hits` has also rows that were dropped
+    or went into other weights, which count for nothing here."""
 
     prompt_hashes: int
     task_ids: int
+    occurring: int
     hits: tuple[Hit, ...]
     open_questions: tuple[Doubt, ...]
 

@@ -9,6 +9,7 @@ The log is read twice: once to derive every decision and to note policies and co
 the updates that count. So memory grows with them, and not with all that the run has trained on.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -37,7 +38,7 @@ from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.run import ArtifactKind
 
 _WATCH_EVERY = 1_000
-_OPEN_QUESTIONS = (DoubtKind.NO_COMMIT, DoubtKind.NO_GENERATED)
+_OPEN_QUESTIONS = (DoubtKind.NO_COMMIT, DoubtKind.NO_GENERATED, DoubtKind.NOT_PUBLISHED)
 """Doubts behind which a task can hide that was asked for."""
 
 
@@ -203,6 +204,11 @@ def _doubts(
             yield Doubt(
                 DoubtKind.NO_REWARD, f"trajectory {row.trajectory_id} of update {row.update_id}", row.generated_offset
             )
+    hidden = Counter(
+        row.update_id for row in trajectories if seen.asked and row.task is not None and seen.asked.may_hide(row.task)
+    )
+    for update_id, count in hidden.items():
+        yield Doubt(DoubtKind.NOT_PUBLISHED, f"{count:,} of update {update_id}", seen.commits[update_id].offset)
     if deriver.undecided:
         yield Doubt(DoubtKind.UNDECIDED, f"{deriver.undecided:,} records", deriver.decided_to)
 
@@ -225,10 +231,12 @@ def _of_update(update: ProvenUpdate, seen: Seen) -> Iterator[Doubt]:
 def _absence(asked: Asked, seen: Seen, members: Sequence[_Member], doubts: Sequence[Doubt]) -> Absence:
     found = {one.update_id: Found(one.membership.value) for one in members}
     hits = [hit for commit in seen.commits.values() for hit in _hits(seen, commit, found)]
+    hashes, ids = asked.counts
     hits.sort(key=lambda hit: list(Found).index(hit.found))
     return Absence(
-        prompt_hashes=len(asked.prompt_hashes),
-        task_ids=len(asked.task_ids),
+        prompt_hashes=hashes,
+        task_ids=ids,
+        occurring=len(seen.occurring),
         hits=tuple(hits),
         open_questions=tuple(doubt for doubt in doubts if doubt.kind in _OPEN_QUESTIONS),
     )

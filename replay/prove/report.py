@@ -38,7 +38,7 @@ def lines(proof: Proof, limit: int) -> Iterator[str]:
         f"{_trajectories(len({one.trajectory_id for one in rows}))}, {plural(len(tasks), 'task')}"
     )
     yield f"  head: {proof.chain} (decision {proof.sequence:,}, fold {proof.fold_version})"
-    yield from _table("policies", ("version", "made of", "adds", "prepared", "activated", "artifact"), _policies(proof))
+    yield from _cut(_policies(proof), limit, "policies", _POLICIES)
     yield from _cut(_updates(proof), limit, "updates", _UPDATES)
     yield from _cut(_trajectory_rows(proof), limit, "trajectories", _TRAJECTORIES)
     if proof.doubts:
@@ -47,6 +47,7 @@ def lines(proof: Proof, limit: int) -> Iterator[str]:
         yield from _absence(proof.absence, limit)
 
 
+_POLICIES = ("version", "made of", "adds", "prepared", "activated", "artifact")
 _UPDATES = ("update", "policy", "state", "learner", "steps", "trajectories", "dropped", "commit")
 _TRAJECTORIES = ("trajectory", "update", "task", "prompt", "dataset:row", "behavior", "reward", "rule", "offsets")
 Row = Sequence[object]
@@ -62,7 +63,7 @@ def _policies(proof: Proof) -> list[Row]:
             "" if one.activated_offset is None else one.activated_offset,
             one.artifact.hash,
         )
-        for one in proof.policies
+        for one in reversed(proof.policies)
     ]
 
 
@@ -150,6 +151,7 @@ def _absence(absence: Absence, limit: int) -> Iterator[str]:
         yield f"PRESENT  {asked}: {present:,} of them, in {_trajectories(len(absence.present))}"
     else:
         yield f"NOT PROVEN  {asked}: none is known to have been trained on, but the log does not tell it all"
+    yield f"  {absence.occurring:,} of them occur in the run, trained on or not"
     for hit in absence.hits[:limit]:
         yield (
             f"  {visible(hit.asked)}  trajectory {visible(hit.trajectory_id)} (generated at {hit.generated_offset}), "
@@ -284,6 +286,7 @@ def _plain_absence(absence: Absence) -> Iterator[dict[str, Any]]:
         "absent": absence.proven,
         "prompt_hashes": absence.prompt_hashes,
         "task_ids": absence.task_ids,
+        "occurring": absence.occurring,
         "present": len({hit.asked for hit in absence.present}),
         "hits": len(absence.hits),
         "open_questions": len(absence.open_questions),

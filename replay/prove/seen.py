@@ -84,6 +84,11 @@ class Seen:
             return self._others.get(update_id, Standing.UNKNOWN)
         return Standing.COMMITTED if commit.undone_offset is None else Standing.ROLLED_BACK
 
+    @property
+    def occurring(self) -> frozenset[str]:
+        """Which of the lines that ask name a task of the run."""
+        return frozenset(one.asked for one in self._matched.values())
+
     def take(self, derived: Derived, run: Run) -> None:
         """Note a record and its decision; `run` as it is behind it."""
         decision = derived.decision

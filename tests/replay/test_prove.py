@@ -9,6 +9,7 @@ import pytest
 from rollbook.infra.cli import run as rollbook
 from rollbook.infra.settings import Topic
 from rollbook.processors.ledger.fold import SourceRecord
+from rollbook.producers.redaction import Redaction, Treatment
 from rollbook.replay.audit.audit import audit, stretch_of
 from rollbook.replay.history.export import export
 from rollbook.replay.history.ranges import OffsetRange
@@ -55,7 +56,7 @@ def policy(
 
 def proof(story: Story, version: int, *asked: str) -> Proof:
     stretch = stretch_of(story.log, SETTINGS, None, story.run_id)
-    tasks = Asked(frozenset(), frozenset(asked)) if asked else None
+    tasks = Asked.of(task_ids=asked) if asked else None
     return prove(story.log, stretch, OfPolicy(version), asked=tasks)
 
 
@@ -275,7 +276,7 @@ def test_a_log_that_changes_while_it_is_read_is_told(story: Story, monkeypatch: 
 def test_tasks_are_asked_for_by_hash_or_id(tmp_path: Path, text: str, hashes: int, ids: int) -> None:
     (tmp_path / "eval.txt").write_bytes(text.encode())
     asked = read_asked(tmp_path / "eval.txt")
-    assert (len(asked.prompt_hashes), len(asked.task_ids)) == (hashes, ids)
+    assert asked.counts == (hashes, ids)
 
 
 @pytest.mark.parametrize(
@@ -285,6 +286,7 @@ def test_tasks_are_asked_for_by_hash_or_id(tmp_path: Path, text: str, hashes: in
         (b"# nothing\n\n", "names no task"),
         (b"sums\n" + b"x" * 300, "line 2 is neither a prompt hash"),
         (b"a\x07b", "line 1 is neither"),
+        (b"0" * 64, "line 1 is what stands in the log for a hash that was not published"),
         (b"\xff\xfe", "is no UTF-8 text"),
     ],
 )
@@ -294,6 +296,32 @@ def test_a_file_that_asks_nothing_is_refused(tmp_path: Path, content: bytes, tol
         read_asked(tmp_path / "eval.txt")
     with pytest.raises(BadInput, match="cannot be read"):
         read_asked(tmp_path / "not there.txt")
+
+
+@pytest.mark.parametrize("key", [b"", b"a key of the redaction"])
+def test_what_clients_redacted_is_found_by_what_it_was(key: bytes) -> None:
+    """They hash an id that is a path or a text, and with a key the hash of the prompt."""
+    plain = TaskSource(task_id="gsm8k/test/17", prompt_hash=hash_of("plain"), dataset="gsm8k", row=17)
+    published = Redaction(key=key).task(plain)
+    assert published.task_id.startswith("sha256:")
+    assert Asked.of(task_ids=["gsm8k/test/17"], key=key).match(published) == "gsm8k/test/17"
+    assert Asked.of(prompt_hashes=[plain.prompt_hash], key=key).match(published) == plain.prompt_hash
+    assert Asked.of(["f" * 64], ["gsm8k/test/18"], key=key).match(published) is None
+
+
+def test_what_was_not_published_cannot_be_compared(story: Story) -> None:
+    story.task = Redaction(prompts=Treatment.DROP).task(task("secret"))
+    story.update("u2", [story.group("e")])
+    policy(story, 3, 2, "u2")
+    stretch = stretch_of(story.log, SETTINGS, None, story.run_id)
+    by_hash = prove(story.log, stretch, OfPolicy(3), asked=Asked.of([hash_of("evaluation")])).absence
+    assert by_hash is not None
+    assert [doubt.kind for doubt in by_hash.open_questions] == [DoubtKind.NOT_PUBLISHED]
+    assert not by_hash.proven
+    by_id = prove(story.log, stretch, OfPolicy(3), asked=Asked.of(task_ids=["evaluation", "powers"])).absence
+    assert by_id is not None
+    assert by_id.proven
+    assert by_id.occurring == 1
 
 
 def test_by_command_from_a_file(story: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

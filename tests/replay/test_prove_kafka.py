@@ -71,15 +71,15 @@ def test_an_evaluation_set_that_was_trained_on_is_found(
     trained: TrainedRun, file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     evaluation = tmp_path / "eval.txt"
-    evaluation.write_text(f"# held out\n{'f' * 64}\n{TASK.prompt_hash}\n")
+    evaluation.write_text(f"# held out\nsubtraction\n{TASK.task_id}\n")
     ask = ["prove", "--run", trained.run_id, "--artifact", "weights-1", "--absent", str(evaluation)]
     assert rollbook(ask) == 1
     told = capsys.readouterr().out
-    assert "PRESENT  2 prompt hashes and 0 task ids: 1 of them, in 4 trajectories" in told
+    assert "PRESENT  0 prompt hashes and 2 task ids: 1 of them, in 4 trajectories" in told
     assert f"update {trained.updates[0]} " in told
     assert rollbook([*ask, file]) == 1
     assert capsys.readouterr().out == told
-    evaluation.write_text("f" * 64)
+    evaluation.write_text("subtraction")
     assert rollbook(ask) == 0
     assert rollbook([*ask[:3], "--policy", "0", "--absent", str(evaluation)]) == 0
 
