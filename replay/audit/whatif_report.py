@@ -94,7 +94,7 @@ def lines(report: WhatIfReport) -> Iterator[str]:
     yield f"WHAT IF  {where}: {plural(report.decided, 'decision')} derived, byte for byte the topic's"
     if report.undecided:
         yield f"  {plural(report.undecided, 'record')} at the end not decided yet"
-    yield f"  {HELD_FIXED}"
+    yield from (f"  {text}" for text in HELD_FIXED.split("; "))
     if not report.runs:
         yield "  nothing was judged: no Reserve is there"
     for run in report.runs:

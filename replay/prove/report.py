@@ -151,7 +151,7 @@ def _absence(absence: Absence, limit: int) -> Iterator[str]:
         yield f"PRESENT  {asked}: {present:,} of them, in {_trajectories(len(absence.present))}"
     else:
         yield f"NOT PROVEN  {asked}: none is known to have been trained on, but the log does not tell it all"
-    yield f"  {absence.occurring:,} of them occur in the run, trained on or not"
+    yield f"  anywhere in the run, trained on or not: {absence.occurring:,} of them"
     for hit in absence.hits[:limit]:
         yield (
             f"  {visible(hit.asked)}  trajectory {visible(hit.trajectory_id)} (generated at {hit.generated_offset}), "
