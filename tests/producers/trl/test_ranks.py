@@ -1,5 +1,6 @@
 """The synchronous trainer in two processes (gloo on the CPU), on the real broker."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,20 +34,20 @@ DRIFTED = (1, 8, 14, 15)
 DRIFTS = tuple(5.0 if at in DRIFTED else 0.02 for at in range(16))
 NOWHERE = Settings(bootstrap_servers="127.0.0.1:9")
 IMPATIENT = Options(connect_timeout_s=0.5, close_timeout_s=1.0)
+ALL = bool(os.environ.get("ROLLBOOK_TRL_ALL"))
 COMMANDS = ("Generated", "Reserve", "Admit", "UpdateStarted", "Commit", "RecordingSealed", "PolicyPrepared", "Activate")
 
 
 def test_two_processes_train_as_without_the_ledger_and_are_one_learner(processed: Settings, tmp_path: Path) -> None:
     gate, observe, spanning, resumed, drifted = (f"trl-{new_id()}" for _ in range(5))
     wanted = {
-        "plain": Training(SHAPE),
+        "plain": Training(SAVING),
         "gate": Training(SHAPE, gate),
         "observe": Training(SHAPE, observe, Enforcement.OBSERVE),
         "plain spanning": Training(SPANNING),
         "spanning": Training(SPANNING, spanning),
-        "plain saved": Training(SAVING),
         "saved": Training(SAVING, resumed),
-        "plain resumed": Training(SAVING, resumes="plain saved/checkpoint-5"),
+        "plain resumed": Training(SAVING, resumes="plain/checkpoint-5"),
         "resumed": Training(SAVING, resumed, resumes="saved/checkpoint-5"),
         "plain masked": Training(SHAPE, sampler=Sampler(DRIFTS), masked=DRIFTED),
         "drifted": Training(SHAPE, drifted, sampler=Sampler(DRIFTS), limits={"max_mean_abs_log_ratio": 0.1}),
@@ -61,7 +62,7 @@ def test_two_processes_train_as_without_the_ledger_and_are_one_learner(processed
 
     # Nothing that the ledger does changes a bit of the weights, in any process.
     for plain, recorded in (
-        ("plain", ("gate", "observe", "observed nowhere", "plain saved", "saved")),
+        ("plain", ("gate", "observe", "observed nowhere", "saved")),
         ("plain spanning", ("spanning",)),
         ("plain resumed", ("resumed",)),
         ("plain masked", ("drifted",)),
@@ -95,7 +96,8 @@ def test_two_processes_train_as_without_the_ledger_and_are_one_learner(processed
     assert len({row.identity.group_id for row in main["spanning"].seen[0].generation.rows}) == 1
 
     # And each rank's share is computed again out of the log, with what the others have of its groups.
-    for run_id, shape in ((gate, SHAPE), (observe, SHAPE), (spanning, SPANNING), (drifted, SHAPE)):
+    replayed = {spanning: SPANNING, drifted: SHAPE, **({gate: SHAPE, observe: SHAPE} if ALL else {})}
+    for run_id, shape in replayed.items():
         report = bundles_in(processed, run_id, tmp_path / run_id)
         assert (report.problems, report.without_update) == ((), ())
         assert [one.samples for one in report.steps] == [8] * 8
