@@ -113,7 +113,7 @@ class _OfRun:
         record, outcome = derived.record, derived.decision.outcome
         items = derived.decision.items
         if isinstance(record, Reserve) and outcome in (Outcome.ACCEPTED, Outcome.REJECTED):
-            if items or record.claim is not None:
+            if items or derived.decision.reason == Reason.NOTHING_TAKEN:
                 self._reserve(record, items, run)
         elif isinstance(record, Admit) and outcome is Outcome.ACCEPTED:
             self._admit(record, items, run)
@@ -150,7 +150,7 @@ class _OfRun:
                 self._reach.pop(item.trajectory_id, None)
             elif item.reason in _STALE and would in _TAKEN and version is not None:
                 self._reach[item.trajectory_id] = version
-        if record.claim is not None:
+        if record.claim is not None and rules.was != rules.would:
             self._passed_over(record, run, config, rules)
 
     def _reserve_again(

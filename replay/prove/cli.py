@@ -54,6 +54,14 @@ def prove_command(
             show_default=False,
         ),
     ] = None,
+    head: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HASH",
+            help="A chain head noted elsewhere, which some decision must have; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     limit: Annotated[int, typer.Option(min=0, max=1_000_000_000, help="Rows of each table.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="All of it, an object a line.")] = False,
 ) -> None:
@@ -71,7 +79,7 @@ def prove_command(
         raise BadInput("say whose weights: either --policy VERSION or --artifact HASH")
     asked = None if absent is None else read_asked(absent, key=_key(redaction_key))
     with opened(targets or (), run) as of, progress() as watch:
-        proof = prove(of.log, _stretch(of, run), OfPolicy(policy, artifact), asked=asked, watch=watch)
+        proof = prove(of.log, _stretch(of, run), OfPolicy(policy, artifact), asked=asked, heads=head or (), watch=watch)
     if as_json:
         for one in plain(proof):
             print(json.dumps(one))

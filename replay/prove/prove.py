@@ -10,12 +10,12 @@ the updates that count. So memory grows with them, and not with all that the run
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rollbook.processors.ledger.fold import Ledger
 from rollbook.replay.audit.decisions import Deriver, Differs, Stretch
-from rollbook.replay.audit.findings import MEANING
+from rollbook.replay.audit.findings import MEANING, Kind
 from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import LogSource
 from rollbook.replay.prove.asked import Asked
@@ -65,22 +65,25 @@ def prove(
     wanted: OfPolicy,
     *,
     asked: Asked | None = None,
+    heads: Iterable[str] = (),
     watch: Watch = lambda *_: None,
 ) -> Proof:
     """What went into the weights of a policy and its ancestors; with `asked` also whether any of these tasks did.
 
-    `stretch` is of one run, from its first record on. Raises BadInput where the history does not fit (with the place),
-    does not begin with the run, or has no such policy; OutOfRange, EnvironmentFault.
+    `stretch` is of one run, from its first record on; `heads`: chain heads noted elsewhere, which some decision must
+    have, or the history was rewritten. Raises BadInput where the history does not fit (with the place), does not begin
+    with the run, or has no such policy; OutOfRange, EnvironmentFault.
     """
     assert stretch.run_id is not None, "a proof is of one run"
     size = stretch.within.end - stretch.within.first
     deriver, seen = Deriver(log, stretch, Ledger(stretch.partition, log.partitions(stretch.lifecycle))), Seen(asked)
-    run = deriver.ledger.run(stretch.run_id)
+    run, unknown = deriver.ledger.run(stretch.run_id), set(heads)
     try:
         for count, derived in enumerate(deriver.derive()):
             if count % _WATCH_EVERY == 0:
                 watch("derived", derived.stored.offset - stretch.within.first, size)
             seen.take(derived, run)
+            unknown.discard(derived.decision.chain)
     except Differs as first:
         found = first.finding
         raise BadInput(
@@ -88,6 +91,9 @@ def prove(
             "shows both sides"
         ) from None
     watch("derived", size, size)
+    for noted in sorted(unknown):
+        where = f"{stretch.lifecycle}:{stretch.partition}"
+        raise BadInput(f"{where}: head {visible(noted)}: {MEANING[Kind.HEAD_UNKNOWN]}; such a history proves nothing")
     if not seen.policies:
         raise BadInput(f"run {visible(stretch.run_id)} has no policy in {stretch.lifecycle}:{stretch.partition}")
     lineage = tuple(_lineage(seen, _policy(seen, wanted)))

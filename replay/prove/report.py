@@ -37,6 +37,10 @@ def lines(proof: Proof, limit: int) -> Iterator[str]:
         f"{plural(sum(len(one.steps) for one in inside), 'optimizer step')}, "
         f"{_trajectories(len({one.trajectory_id for one in rows}))}, {plural(len(tasks), 'task')}"
     )
+    unsure = [one for one in proof.updates if one.membership is Membership.NOT_RULED_OUT]
+    if unsure:
+        count = sum(one.trajectories for one in unsure)
+        yield f"  not ruled out: {plural(len(unsure), 'update')} that no policy names, of {_trajectories(count)}"
     yield f"  head: {proof.chain} (decision {proof.sequence:,}, fold {proof.fold_version})"
     yield from _cut(_policies(proof), limit, "policies", _POLICIES)
     yield from _cut(_updates(proof), limit, "updates", _UPDATES)

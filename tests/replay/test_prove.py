@@ -16,6 +16,7 @@ from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.prove.asked import Asked, read_asked
 from rollbook.replay.prove.proof import DoubtKind, Found, Membership, Proof, Standing
 from rollbook.replay.prove.prove import OfPolicy, prove
+from rollbook.replay.prove.report import lines
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.policy import PolicyPrepared
 from rollbook.schemas.records.rollout import TaskSource
@@ -157,6 +158,7 @@ def test_a_commit_that_no_policy_names_is_not_ruled_out(story: Story) -> None:
     assert not found.absence.proven
     assert {hit.found for hit in found.absence.present} == {Found.NOT_RULED_OUT}
     assert proof(story, 2).doubts == ()
+    assert "  not ruled out: 1 update that no policy names, of 2 trajectories" in lines(found, 9)
 
 
 def test_an_update_without_a_commit_leaves_the_question_open(story: Story) -> None:
@@ -249,6 +251,14 @@ def test_a_history_that_does_not_fit_proves_nothing(story: Story) -> None:
     story.log.tamper(LIFECYCLE, 0, reward.offset, (reward.value or b"").replace(b"labels-1", b"labels-2"))
     with pytest.raises(BadInput, match=rf"^{reward.place}: .* was another record: .*`rollbook audit`"):
         proof(story, 2)
+
+
+def test_a_history_that_was_rewritten_is_told_by_a_head_that_was_noted(story: Story) -> None:
+    stretch = stretch_of(story.log, SETTINGS, None, story.run_id)
+    noted = proof(story, 1).policies[1].prepared_chain
+    assert prove(story.log, stretch, OfPolicy(2), heads=[noted]).policy.version == 2
+    with pytest.raises(BadInput, match=f"^{LIFECYCLE}:0: head {'f' * 64}: .* rewritten"):
+        prove(story.log, stretch, OfPolicy(2), heads=["f" * 64])
 
 
 def test_a_log_that_changes_while_it_is_read_is_told(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
