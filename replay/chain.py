@@ -4,7 +4,7 @@ A step may pass by itself and still be wrong: it started from other rewards or a
 between the two stands a hand-over.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,32 +79,52 @@ def replay_chain(
     Raises like `read_cohort`, and `BadInput` where there is none or one names another that is not there.
     """
     paths = members(path, rollout)
-    names = {one.absolute().name for one in paths}
-    links: list[Link] = []
+    links = tuple(linked(_read(paths), selection, watch, kernels))
+    first = first_of(links)
+    verdict = overall([link.report.verdict for link in links])
+    return ChainReport(path, verdict if first is None else Verdict.DIVERGES, links, first)
+
+
+def linked(
+    named: Iterable[tuple[str, Cohort]],
+    selection: Selection | None = None,
+    watch: Callable[[], Watch | None] = lambda: None,
+    kernels: Sequence[InstalledKernel] = (),
+) -> Iterator[Link]:
+    """Replay bundles, each with its name, as they come in the order of the training. Raises `BadInput` where their
+    links contradict one another."""
     rollouts: list[_Rollout] = []
     claims: list[_Claim] = []
-    for one in paths:
-        cohort = read_cohort(one)
+    for name, cohort in named:
         index = cohort.bundles[0].index
-        for named in named_by(index):
-            if named not in names:
-                raise BadInput(
-                    f"bundle {visible(one)} names bundle '{visible(named)}', which is not beside it: put it there, or "
-                    "replay the bundle by itself"
-                )
         at = coordinates(index.identity)
-        _agree(one.absolute().name, index, at, claims)
-        claims += _claims(one.absolute().name, index, at)
+        _agree(name, index, at, claims)
+        claims += _claims(name, index, at)
         # The bundles are in order, so no later step starts from an earlier rollout: its arrays are let go.
         rollouts = [one for one in rollouts if at and one.at and one.at.rollout_id == at.rollout_id]
         handovers = _handovers(cohort, index, rollouts)
         if index.identity.actor_step_id is None:
             recording = Recording.of(cohort.bundle_id, cohort.bundles)
-            rollouts.append(_Rollout(one.absolute().name, at, recording))
-        links.append(Link(at, handovers, replay_cohort(cohort, selection, watch=watch(), kernels=kernels)))
-    first = next(_divergences(links), None)
-    verdict = overall([link.report.verdict for link in links])
-    return ChainReport(path, verdict if first is None else Verdict.DIVERGES, tuple(links), first)
+            rollouts.append(_Rollout(name, at, recording))
+        yield Link(at, handovers, replay_cohort(cohort, selection, watch=watch(), kernels=kernels))
+
+
+def first_of(links: Sequence[Link]) -> ChainDivergence | None:
+    """The first divergence of a chain."""
+    return next(_divergences(links), None)
+
+
+def _read(paths: Sequence[Path]) -> Iterator[tuple[str, Cohort]]:
+    names = {one.absolute().name for one in paths}
+    for one in paths:
+        cohort = read_cohort(one)
+        for named in named_by(cohort.bundles[0].index):
+            if named not in names:
+                raise BadInput(
+                    f"bundle {visible(one)} names bundle '{visible(named)}', which is not beside it: put it there, or "
+                    "replay the bundle by itself"
+                )
+        yield one.absolute().name, cohort
 
 
 def _claims(name: str, index: Index, at: Coordinates | None) -> Iterator[_Claim]:

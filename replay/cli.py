@@ -1,10 +1,10 @@
-"""`rollbook inspect | validate | replay BUNDLE`.
+"""`rollbook inspect | validate | replay BUNDLE`, and `rollbook replay RANGE`, of a file or a run.
 
 Exit codes: 0 valid or passed; 1 invalid or diverging; 2 bad use or a bundle that is refused; 4 replay verified nothing,
 or less than the bundle promises, which is not a pass.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -15,6 +15,7 @@ from rich.console import Console
 from rollbook.replay.bundle import cohort
 from rollbook.replay.chain import replay_chain
 from rollbook.replay.engine import replay_cohort
+from rollbook.replay.history.targets import is_history
 from rollbook.replay.html.album import Album
 from rollbook.replay.html.page import Shown
 from rollbook.replay.installed import installed
@@ -24,6 +25,7 @@ from rollbook.replay.report import print_chain, print_inspected, print_replay, p
 from rollbook.replay.result import Verdict
 from rollbook.replay.selection import Selection, stage_of
 from rollbook.replay.stages import STAGES
+from rollbook.replay.updates.command import print_history
 from rollbook.schemas.errors import BadInput
 
 EXIT_CODES = {Verdict.PASSED: 0, Verdict.DIVERGES: 1, Verdict.UNVERIFIED: 4}
@@ -81,7 +83,19 @@ def validate_command(bundle: BundlePath, step: Step = None, rollout: Rollout = N
 
 @app.command("replay")
 def replay_command(
-    bundle: BundlePath,
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[BUNDLE|RANGE|FILE]...",
+            help="Folder of the bundle, of all its ranks or of bundles; or lifecycle:PARTITION:START-END or exported "
+            "files (.avro), whose updates are replayed.",
+            show_default=False,
+        ),
+    ] = None,
+    run: Annotated[str | None, typer.Option("--run", help="All updates of this run, or those in the files.")] = None,
+    first: Annotated[
+        bool, typer.Option("--first", help="Of a history: stop at the first update that diverges.")
+    ] = False,
     stage: Annotated[
         list[str] | None,
         typer.Option(help=f"Only this stage, from its recorded inputs; repeatable. One of {', '.join(STAGES)}."),
@@ -118,12 +132,23 @@ def replay_command(
 ) -> None:
     """Recompute a bundle stage by stage and name the first divergence from what was recorded.
 
+    Given a RANGE, an exported FILE or --run, all updates committed there are replayed in the order of their commits,
+    each with its steps and what they took over, as --chain does for bundles; nothing is written. An update that cannot
+    be replayed is told with its reason and is no pass; one that a later start of its learner undid does not count.
+
     Exits 0 when every stage passed, 1 when one diverges, 2 for a bundle that is refused, 4 when nothing (or not all
     that the bundle promises) could be verified. A function of --kernel changes none of these, but one that fails is 2.
     """
     selection = Selection(
         tuple(map(stage_of, stage or ())), tuple(sample or ()), tuple(group or ()), tuple(batch or ())
     )
+    if run is not None or any(map(is_history, targets or ())):
+        if step is not None or rollout is not None or chain or html is not None or kernel or selection.is_part:
+            raise BadInput("of a history only --run, --first, --stage and --json are taken: materialize it for others")
+        raise typer.Exit(EXIT_CODES[print_history(targets or (), run, selection, first=first, as_json=as_json)])
+    bundle = _only(targets or ())
+    if first:
+        raise BadInput("--first is of a history: give a range, an exported file or --run RUN")
     kernels = tuple(map(installed, kernel or ()))
     album = Album(html)
     if chain:
@@ -136,6 +161,16 @@ def replay_command(
     report = replay_cohort(read, selection, watch=album.watch(), kernels=kernels)
     album.write(Shown(report))
     _answer(report.verdict, replay_json(report) if as_json else partial(print_replay, report))
+
+
+def _only(targets: Sequence[str]) -> Path:
+    if not targets:
+        raise BadInput(
+            "say what to replay: a bundle, a range such as lifecycle:0:0-5000, an exported file, or --run RUN"
+        )
+    if len(targets) > 1:
+        raise BadInput(f"one bundle at a time, not {len(targets)}: a folder of bundles is replayed with --chain")
+    return Path(targets[0])
 
 
 def _answer(verdict: Verdict, answer: str | Callable[[Console], None]) -> NoReturn:

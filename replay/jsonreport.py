@@ -6,7 +6,7 @@ from math import isfinite
 from typing import Any
 
 from rollbook.replay.bundle.cohort import Inspected, ValidationReport
-from rollbook.replay.chain import ChainReport
+from rollbook.replay.chain import ChainDivergence, ChainReport, Link
 from rollbook.replay.handover import Handover
 from rollbook.replay.result import (
     Beside,
@@ -38,14 +38,19 @@ def chain_json(report: ChainReport) -> str:
         {
             "folder": str(report.path),
             "verdict": report.verdict,
-            "first_divergence": first
-            and {"bundle_id": first.bundle_id, "in_handover": first.in_handover, **_divergence(first.divergence)},
-            "bundles": [
-                {"handovers": [_handover(found) for found in link.handovers], **_replay(link.report)}
-                for link in report.links
-            ],
+            "first_divergence": first and chain_divergence(first),
+            "bundles": [link_fields(link) for link in report.links],
         }
     )
+
+
+def chain_divergence(first: ChainDivergence) -> dict[str, Any]:
+    return {"bundle_id": first.bundle_id, "in_handover": first.in_handover, **_divergence(first.divergence)}
+
+
+def link_fields(link: Link) -> dict[str, Any]:
+    """One bundle of a chain."""
+    return {"handovers": [_handover(found) for found in link.handovers], **_replay(link.report)}
 
 
 def inspect_json(inspected: tuple[Inspected, ...]) -> str:

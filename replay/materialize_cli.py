@@ -9,14 +9,14 @@ from typing import Annotated
 
 import typer
 
-from rollbook.infra.settings import Topic
 from rollbook.replay.bundle.model import Redaction
 from rollbook.replay.bundle.redaction import DEFAULT_REDACTION, Redactor, check_policy
 from rollbook.replay.history.progress import progress
-from rollbook.replay.history.targets import Targets, opened
+from rollbook.replay.history.targets import opened
 from rollbook.replay.materialize.form import BundleFormat, Form
 from rollbook.replay.materialize.materialize import Wanted, materialize
 from rollbook.replay.materialize.report import MEANING, MaterializeReport, Problem, Written
+from rollbook.replay.materialize.walk import wanted_of
 from rollbook.replay.text import plural, visible
 from rollbook.schemas.errors import AnswerNo, BadInput
 
@@ -71,7 +71,7 @@ def materialize_command(
     written: list[Written] = []
     try:
         with opened(targets or (), run) as of, progress() as watch:
-            wanted = _wanted(of, update)
+            wanted = wanted_of(of, update)
             reports = [materialize(of.log, one, out, watch, form=form, told=written.append) for one in wanted]
     except BaseException:
         _print_cut_short(written)
@@ -102,15 +102,6 @@ def redactor_of(wanted: Sequence[str]) -> Redactor:
     for problem in check_policy(policy):
         raise BadInput(f"--redact: {problem.what}: {problem.remedy}")
     return Redactor(policy)
-
-
-def _wanted(of: Targets, update: str | None) -> list[Wanted]:
-    if of.run_id is not None:
-        if of.are_named:
-            raise BadInput("say what to materialize: either a RANGE such as lifecycle:0:0-5000, or --run RUN")
-        return [Wanted.of_run(of.run_id, of.log, of.settings, update)]
-    lifecycle = of.settings.topic(Topic.LIFECYCLE)
-    return [Wanted.of_range(one, of.settings) for one in of.ranges if of.are_named or one.topic == lifecycle]
 
 
 def _check_folder(out: Path) -> None:

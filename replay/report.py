@@ -43,7 +43,7 @@ def print_replay(report: ReplayReport, console: Console) -> None:
     _print_ranks(report, console)
     _line(console, _summary(report))
     if report.first_divergence is not None:
-        for line in _divergence_lines(report.first_divergence, ranks=len(report.ranks)):
+        for line in divergence_lines(report.first_divergence, ranks=len(report.ranks)):
             _line(console, Text(line))
     _print_beside(report, console)
 
@@ -79,7 +79,7 @@ def print_chain(report: ChainReport, console: Console) -> None:
         ranks = next(len(one.report.ranks) for one in report.links if one.report.bundle_id == first.bundle_id)
         where = "on the way to" if first.in_handover else "in"
         _line(console, Text(f"{where} bundle {visible(first.bundle_id)}:"))
-        for line in _divergence_lines(first.divergence, ranks, "taken over" if first.in_handover else "recomputed"):
+        for line in divergence_lines(first.divergence, ranks, "taken over" if first.in_handover else "recomputed"):
             _line(console, Text(line))
 
 
@@ -179,7 +179,8 @@ def _summary(report: ReplayReport) -> Text:
     return head
 
 
-def _divergence_lines(first: Divergence, ranks: int, actual: str = "recomputed") -> Iterator[str]:
+def divergence_lines(first: Divergence, ranks: int, actual: str = "recomputed") -> Iterator[str]:
+    """Where, and the two numbers."""
     where = f"rank {first.rank}, " if ranks > 1 else ""
     counted = plural(first.diverging_samples, "sample") if first.diverging_samples else "a scalar of the whole step"
     if first.diverging_values > first.diverging_samples > 0:

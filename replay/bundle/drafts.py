@@ -98,10 +98,12 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class RankFiles:
-    """Everything of one rank's folder, each in the order in which it is written; `record` is its COMPLETE.<rank>."""
+    """Everything of one rank's folder, each in the order in which it is written; `manifest` and `record`, which is its
+    COMPLETE.<rank>, are among the others."""
 
     payloads: tuple[File, ...]
     others: tuple[File, ...]
+    manifest: Manifest
     record: RankComplete
 
 
@@ -182,7 +184,7 @@ def files_of(draft: Draft) -> RankFiles:
     )
     if too_long := tuple(_too_long(others)):
         raise Refused(*too_long)
-    return RankFiles(tuple(File(payload_file(name), data) for name, data in payloads.items()), others, record)
+    return RankFiles(tuple(File(payload_file(name), data) for name, data in payloads.items()), others, manifest, record)
 
 
 def shard_of(record: RankComplete, rank: int) -> ShardComplete:

@@ -1,5 +1,6 @@
 """Progress of long work: a bar where a person looks, nothing elsewhere."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -24,7 +25,8 @@ def progress() -> Iterator[Watch]:
         TextColumn("{task.fields[rate]}"),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as bar:
+    # What is printed meanwhile goes above the bar, but into the file or pipe where there is one.
+    with Progress(*columns, console=console, transient=True, redirect_stdout=sys.stdout.isatty()) as bar:
         tasks: dict[str, TaskID] = {}
 
         def watch(what: str, done: int, total: int) -> None:

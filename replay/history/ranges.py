@@ -70,6 +70,11 @@ class OffsetRange:
         return Bounds(start, end)
 
 
+def looks_like_range(text: str) -> bool:
+    """Whether a text has the form of a range, whatever topic it names."""
+    return _FORM.fullmatch(text) is not None
+
+
 def parse_range(text: str, settings: Settings) -> OffsetRange:
     """A range as given on the command line; the topic's name with the prefix or without."""
     found = _FORM.fullmatch(text)

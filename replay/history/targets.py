@@ -9,7 +9,7 @@ from rollbook.infra.settings import Settings
 from rollbook.replay.history.export import ranges_of_run
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.kafka import KafkaLog
-from rollbook.replay.history.ranges import OffsetRange, parse_range
+from rollbook.replay.history.ranges import OffsetRange, looks_like_range, parse_range
 from rollbook.replay.history.source import LogSource
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
@@ -25,6 +25,14 @@ class Targets:
     ranges: tuple[OffsetRange, ...]
     run_id: str | None
     are_named: bool
+
+
+def is_history(text: str) -> bool:
+    """Whether a text can only be an offset range or an exported file, and no folder of bundles."""
+    path = Path(text)
+    if not path.exists():
+        return looks_like_range(text) or text.endswith(".avro")
+    return path.is_file() and path.suffix == ".avro"
 
 
 @contextmanager

@@ -12,12 +12,14 @@ from rollbook.schemas.records.decision import Decision, Outcome
 
 @dataclass(slots=True)
 class CommittedUpdate:
-    """An update whose Commit, in the range, was accepted. Offsets are those of the decisions topic."""
+    """An update whose Commit, in the range, was accepted. Offsets are those of the decisions topic; `committed` is that
+    of the Commit itself."""
 
     run_id: str
     update_id: str
     learner_id: str
     commit: int
+    committed: int
     seals: list[int] = field(default_factory=list)
     rolled_back_by: str = ""
     perhaps_rolled_back_by: str = ""
@@ -66,7 +68,7 @@ def _note(
     key = (decision.run_id, decision.update_id or "")
     if decision.record_type == "Commit" and decision.source.offset < within.end and update_id in (None, key[1]):
         learner = decision.learner.learner_id if decision.learner is not None else ""
-        found[key] = CommittedUpdate(*key, learner, offset)
+        found[key] = CommittedUpdate(*key, learner, offset, decision.source.offset)
     elif decision.record_type == "RecordingSealed" and key in found:
         found[key].seals.append(offset)
 

@@ -1,0 +1,129 @@
+"""The committed updates of what is wanted, one at a time in the order of their commits, and what each is made into:
+bundles on disk, or what a replay or a comparison of it says. No more than one is held."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from rollbook.infra.settings import Settings, Topic
+from rollbook.replay.history.decisions import DecisionLog
+from rollbook.replay.history.progress import Watch
+from rollbook.replay.history.ranges import OffsetRange
+from rollbook.replay.history.source import Bounds, LogSource
+from rollbook.replay.history.targets import Targets
+from rollbook.replay.materialize.assemble import Assembled, Assembler
+from rollbook.replay.materialize.commits import CommittedUpdate, find_committed
+from rollbook.replay.materialize.evidence import UpdateEvidence
+from rollbook.replay.materialize.form import Form
+from rollbook.replay.materialize.gather import Gatherer
+from rollbook.replay.materialize.report import CannotWrite, NotWritten, Problem
+from rollbook.schemas.errors import BadInput
+from rollbook.schemas.partition import partition_of
+
+_MAX_WHATS = 20
+"""How many contradictions of one update are told."""
+
+T = TypeVar("T")
+Make = Callable[[CommittedUpdate, UpdateEvidence, Assembled], T]
+"""Raises CannotWrite where an update cannot be made into it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What to materialize: the updates committed in a range of the lifecycle topic, only of a run and update where
+    given. `lifecycle` and `decisions` have the same partition; the topics' names are full ones."""
+
+    lifecycle: OffsetRange
+    decisions_topic: str
+    run_id: str | None = None
+    update_id: str | None = None
+
+    @classmethod
+    def of_range(cls, found: OffsetRange, settings: Settings) -> "Wanted":
+        """All updates committed in an offset range. Raises BadInput for another topic than lifecycle."""
+        if found.topic != settings.topic(Topic.LIFECYCLE):
+            raise BadInput(f"{found}: updates are committed on {settings.topic(Topic.LIFECYCLE)}: give a range of that")
+        return cls(found, settings.topic(Topic.DECISIONS))
+
+    @classmethod
+    def of_run(cls, run_id: str, log: LogSource, settings: Settings, update_id: str | None = None) -> "Wanted":
+        """All committed updates of a run, or one of them."""
+        topic = settings.topic(Topic.LIFECYCLE)
+        partition = partition_of(run_id, log.partitions(topic))
+        return cls(OffsetRange(topic, partition), settings.topic(Topic.DECISIONS), run_id, update_id)
+
+
+def wanted_of(of: Targets, update_id: str | None = None) -> list[Wanted]:
+    """What a command was asked for, partition by partition. Raises BadInput for a run and a range at once."""
+    if of.run_id is not None:
+        if of.are_named:
+            raise BadInput("say which updates: either a RANGE such as lifecycle:0:0-5000, or --run RUN")
+        return [Wanted.of_run(of.run_id, of.log, of.settings, update_id)]
+    lifecycle = of.settings.topic(Topic.LIFECYCLE)
+    return [Wanted.of_range(one, of.settings) for one in of.ranges if of.are_named or one.topic == lifecycle]
+
+
+@dataclass(frozen=True, slots=True)
+class Made(Generic[T]):
+    """An update, and what it was made into: None where it has no optimizer steps, or where the `problems` are in the
+    way. `without_update`: why it was made of its steps alone."""
+
+    update: CommittedUpdate
+    value: T | None
+    problems: tuple[Problem, ...] = ()
+    without_update: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Walk(Generic[T]):
+    """`each` makes one update after the other, as they are asked for. `undecided`: lifecycle offsets of the range whose
+    decisions are not there yet, so that nothing is known of them."""
+
+    committed: int
+    undecided: Bounds | None
+    each: Iterator[Made[T]]
+
+
+def walk(log: LogSource, wanted: Wanted, make: Make[T], watch: Watch = lambda *_: None, form: Form = Form()) -> Walk[T]:  # noqa: B008
+    """The wanted updates. Raises OutOfRange for a range that is not to be had, EnvironmentFault where the broker does
+    not play along."""
+    within = wanted.lifecycle.resolved(log)
+    decisions = DecisionLog(log, wanted.decisions_topic, wanted.lifecycle.partition)
+    found = find_committed(decisions, within, run_id=wanted.run_id, update_id=wanted.update_id, watch=watch)
+    gatherer = Gatherer(log, wanted.lifecycle.topic, decisions)
+
+    def each() -> Iterator[Made[T]]:
+        for count, update in enumerate(found.updates):
+            watch("updates", count, len(found.updates))
+            yield _made(gatherer, update, make, form)
+        watch("updates", len(found.updates), len(found.updates))
+
+    return Walk(len(found.updates), found.undecided, each())
+
+
+def _made(gatherer: Gatherer, update: CommittedUpdate, make: Make[T], form: Form) -> Made[T]:
+    try:
+        evidence = gatherer.gather(update)
+        if not evidence.commit.record.steps:
+            return Made(update, None)
+        assembler = Assembler(evidence, form)
+        assembled = assembler.assemble()
+        why_not = assembled.without_update
+        try:
+            value = make(update, evidence, assembled)
+        except CannotWrite as cannot:
+            # What the format refuses of the update alone costs the steps no more than their link to it.
+            of_update = cannot.reason is NotWritten.NOT_REPRESENTABLE and cannot.step_id is None
+            if not of_update or assembled.update is None:
+                raise
+            value, why_not = make(update, evidence, assembler.assemble(with_update=False)), cannot
+    except CannotWrite as cannot:
+        return Made(update, None, tuple(_problems(update, cannot)))
+    return Made(update, value, (), tuple(_problems(update, why_not)) if why_not is not None else ())
+
+
+def _problems(update: CommittedUpdate, cannot: CannotWrite) -> Iterator[Problem]:
+    for what in cannot.whats[:_MAX_WHATS]:
+        yield Problem(update.run_id, update.update_id, cannot.step_id, cannot.reason, what)
+    if more := len(cannot.whats[_MAX_WHATS:]):
+        yield Problem(update.run_id, update.update_id, cannot.step_id, cannot.reason, f"and {more} more")
