@@ -31,7 +31,7 @@ from rollbook.replay.prove.proof import (
     ProvenTrajectory,
     ProvenUpdate,
 )
-from rollbook.replay.prove.rows import OfCommit, commits_of, trajectories_of
+from rollbook.replay.prove.rows import OfCommit, Rows, commits_of
 from rollbook.replay.prove.seen import Committed, Seen
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
@@ -85,9 +85,9 @@ def prove(
             seen.take(derived, run)
             unknown.discard(derived.decision.chain)
     except Differs as first:
-        found = first.finding
+        fault = first.finding
         raise BadInput(
-            f"{found.place}: {found.what}: {MEANING[found.kind]}; such a history proves nothing; `rollbook audit` "
+            f"{fault.place}: {fault.what}: {MEANING[fault.kind]}; such a history proves nothing; `rollbook audit` "
             "shows both sides"
         ) from None
     watch("derived", size, size)
@@ -98,16 +98,14 @@ def prove(
         raise BadInput(f"run {visible(stretch.run_id)} has no policy in {stretch.lifecycle}:{stretch.partition}")
     lineage = tuple(_lineage(seen, _policy(seen, wanted)))
     members = [*_named(lineage), *_not_named(seen, lineage[-1])]
-    commits = commits_of(
-        log, stretch, [seen.commits[one.update_id] for one in members if one.update_id in seen.commits]
-    )
-    known = [(commits[one.update_id], one.membership) for one in members if one.update_id in commits]
-
-    def told(done: int, total: int) -> None:
-        watch("read", done, total)
-
-    trajectories = tuple(trajectories_of(log, stretch, seen, deriver.decided_to, known, deriver.strays, told))
-    updates = tuple(_update(seen, one, commits.get(one.update_id)) for one in members)
+    known = {one.update_id: one for one in members if one.update_id in seen.commits}
+    rows, found = Rows(seen.late), {one.update_id: _update(seen, one, None) for one in members}
+    for commit in commits_of(log, stretch, [seen.commits[name] for name in known]):
+        member = known[commit.record.update_id]
+        found[member.update_id] = _update(seen, member, commit)
+        rows.add(commit, member.membership)
+    rows.read(log, stretch, seen, deriver.decided_to, deriver.strays, lambda done, size: watch("read", done, size))
+    updates, trajectories = tuple(found.values()), tuple(rows.given(found))
     doubts = tuple(_doubts(seen, lineage, updates, trajectories, deriver))
     head = run.head
     return Proof(
