@@ -118,7 +118,7 @@ class _OfRun:
         elif isinstance(record, Admit) and outcome is Outcome.ACCEPTED:
             self._admit(record, items, run)
         elif isinstance(record, Commit) and outcome is Outcome.ACCEPTED:
-            self._commit(record, run)
+            self._commit(record, items, run)
         if derived.decision.record_type in _ENDS:
             for update_id in list(self._rows):
                 update = run.updates.get(update_id)
@@ -206,14 +206,17 @@ class _OfRun:
         refusal = None if lag is None else lag_gate(freshness_of(lag, rules.would.max_lag))
         return (refusal or drift_gate(ratio, rules.would.max_mean_abs_log_ratio) or Reason.OK).value
 
-    def _commit(self, record: Commit, run: Run) -> None:
+    def _commit(self, record: Commit, items: tuple[ItemDecision, ...], run: Run) -> None:
         rules = self._rules(self._config(run, record.update_id))
         rows = self._rows.get(record.update_id, {})
-        trained = dict.fromkeys(name for step in record.steps for name in step.trajectory_ids)
-        for name in trained:
-            row = rows.get(name)
-            version = _version(run, name) if row is None else row.version
-            self._count(Stage.TRAIN, version, Reason.TRAINED.value, _trained(row, rules.would))
+        trained = {name for step in record.steps for name in step.trajectory_ids}
+        for item in items:
+            name = item.trajectory_id
+            if name in trained:
+                row = rows.get(name)
+                version = _version(run, name) if row is None else row.version
+                would = _trained_before(item, rules) if row is None else _trained(row, rules.would)
+                self._count(Stage.TRAIN, version, Reason.TRAINED.value, would)
         dropped = {drop.trajectory_id for drop in record.dropped}
         for name, row in rows.items():
             refused = row.admit_was not in (None, Reason.OK) and name not in trained and name not in dropped
@@ -277,10 +280,21 @@ def _version(run: Run, trajectory_id: str) -> int | None:
     return None if known is None or not known.policies else behavior_version(known)
 
 
-def _trained(row: _Row | None, rules: Admission) -> str:
-    """What would have become of a row at the Commit of its update."""
-    if row is None:  # trained on without a Reserve: nobody judged it
+def _trained_before(item: ItemDecision, rules: Rules) -> str:
+    """The same of a row that was reserved before an anchor, by the figures of its admission; without a Reserve at all
+    nobody judged it."""
+    lag, ratio = item.lag, item.mean_abs_log_ratio
+    is_gated = rules.would.drift_gate is DriftGate.REQUIRED
+    if lag is None or rules.would.lag_unit is not rules.was.lag_unit or (is_gated and ratio is None):
         return UNMEASURED
+    refusal = lag_gate(freshness_of(lag, rules.would.max_lag))
+    if is_gated and ratio is not None:
+        refusal = refusal or drift_gate(ratio, rules.would.max_mean_abs_log_ratio)
+    return (refusal or Reason.TRAINED).value
+
+
+def _trained(row: _Row, rules: Admission) -> str:
+    """What would have become of a row at the Commit of its update."""
     if row.reserve_would not in _TAKEN:
         return row.reserve_would
     if rules.drift_gate is DriftGate.OFF:

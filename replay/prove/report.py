@@ -33,7 +33,7 @@ def lines(proof: Proof, limit: int) -> Iterator[str]:
     tasks = {(one.task.task_id, one.task.prompt_hash) for one in rows if one.task is not None}
     yield f"policy {policy.version} of run {visible(proof.run_id)}: artifact {visible(policy.artifact.hash)}"
     yield (
-        f"  {plural(len(proof.policies), 'policy').replace('policys', 'policies')}, {plural(len(inside), 'update')}, "
+        f"  {_many(len(proof.policies), 'policy', 'policies')}, {plural(len(inside), 'update')}, "
         f"{plural(sum(len(one.steps) for one in inside), 'optimizer step')}, "
         f"{_trajectories(len({one.trajectory_id for one in rows}))}, {plural(len(tasks), 'task')}"
     )
@@ -146,8 +146,7 @@ def _doubts(title: str, doubts: Sequence[Doubt], limit: int) -> Iterator[str]:
 
 
 def _absence(absence: Absence, limit: int) -> Iterator[str]:
-    asked = f"{plural(absence.prompt_hashes, 'prompt hash').replace('hashs', 'hashes')} and "
-    asked += plural(absence.task_ids, "task id")
+    asked = f"{_many(absence.prompt_hashes, 'prompt hash', 'prompt hashes')} and {plural(absence.task_ids, 'task id')}"
     present = len({hit.asked for hit in absence.present})
     if absence.proven:
         yield f"ABSENT  {asked}: none was trained on"
@@ -168,7 +167,11 @@ def _absence(absence: Absence, limit: int) -> Iterator[str]:
 
 
 def _trajectories(count: int) -> str:
-    return f"{count:,} {'trajectory' if count == 1 else 'trajectories'}"
+    return _many(count, "trajectory", "trajectories")
+
+
+def _many(count: int, one: str, several: str) -> str:
+    return f"{count:,} {one if count == 1 else several}"
 
 
 def plain(proof: Proof) -> Iterator[dict[str, Any]]:

@@ -7,8 +7,10 @@ import pytest
 
 from rollbook.infra.cli import run as rollbook
 from rollbook.infra.settings import Topic
+from rollbook.replay.audit.anchor import anchor_of
 from rollbook.replay.audit.audit import stretch_of
 from rollbook.replay.audit.rules import Instead, parse_instead
+from rollbook.replay.audit.seal import seal
 from rollbook.replay.audit.whatif import what_if
 from rollbook.replay.audit.whatif_report import RunWhatIf, Stage
 from rollbook.replay.history.export import export
@@ -183,6 +185,36 @@ def test_lag_in_another_unit_is_counted_from_the_policies(story: Story) -> None:
     found = judged(story, lag_unit="ordinal", max_lag=0)
     assert found.total(RESERVE) == {"stale_policy": (2, 2), "reserved": (4, 4)}
     assert found.total(ADMIT) == {"ok": (4, 2), "not_reserved": (0, 2)}
+
+
+def test_from_an_anchor_in_the_midst_of_an_update(story: Story, tmp_path: Path) -> None:
+    """What was admitted before it is judged by its figures."""
+    ids = story.group("a")
+    story.reserve("u0", ids, drifted=["a.0"])
+    stretch = stretch_of(story.log, SETTINGS, None, story.run_id)
+    seal(story.log, SETTINGS, stretch, tmp_path / "sealed.avro")
+    middle = story.end
+    story.start("u0")
+    story.commit("u0", [ids[1:]], ())
+    rest = stretch_of(story.log, SETTINGS, OffsetRange(LIFECYCLE, 0, middle), story.run_id)
+    with pytest.raises(BadInput, match="give the --anchor"):
+        what_if(story.log, rest, Instead())
+    anchor = anchor_of(tmp_path / "sealed.avro")
+    for ratio, would in ((0.2, "trained"), (0.001, "policy_drift")):
+        found = what_if(story.log, rest, Instead(max_mean_abs_log_ratio=ratio), anchor=anchor).runs[0].total(TRAIN)
+        assert {reason: count for reason, (_, count) in found.items() if count} == {would: 1}
+
+
+def test_runs_of_a_partition_are_told_apart(story: Story) -> None:
+    story.update("u0", [story.group("a"), story.group("b")])
+    other = Story("run-b", log=story.log, ledger=story.ledger).opened()
+    other.update("theirs", [other.group("z")])
+    stretch = stretch_of(story.log, SETTINGS, OffsetRange(LIFECYCLE, 0), None)
+    report = what_if(story.log, stretch, Instead(max_mean_abs_log_ratio=0.0))
+    assert [(run.run_id, run.total(ADMIT)["policy_drift"]) for run in report.runs] == [
+        ("run-a", (0, 4)),
+        ("run-b", (0, 2)),
+    ]
 
 
 def test_a_history_that_does_not_fit_is_told(story: Story) -> None:
