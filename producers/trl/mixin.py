@@ -64,6 +64,7 @@ class LedgerMixin(_Trainer):
         super().__init__(*args, **kwargs)
         self._ledger_run = ledger
         self._ledger: Process | None = None
+        self.ledger_opening_seconds = 0.0
         self._ledger_resumes: Any = None
         self._ledger_generated: Generated | None = None
         self._ledger_rewards: Any = None
@@ -157,6 +158,7 @@ class LedgerMixin(_Trainer):
             return
         with process.guarded():
             process.begin(self._ledger_session)
+        self.ledger_opening_seconds, process.seconds = process.seconds, 0.0
 
     def ledger_stepping(self) -> None:
         """Before each optimizer step; the callback calls it."""
@@ -178,8 +180,8 @@ class LedgerMixin(_Trainer):
 
     @property
     def ledger_seconds(self) -> float:
-        """Seconds of the training's own thread that the ledger took: reading tensors, hashing weights, waiting for the
-        other processes and, in gate mode, for decisions."""
+        """Seconds of the training's own thread that the ledger took once it was open (`ledger_opening_seconds`):
+        reading tensors, hashing weights, waiting for the other processes and, in gate mode, for decisions."""
         return 0.0 if self._ledger is None else self._ledger.seconds
 
     def _ledger_session(self) -> Session:

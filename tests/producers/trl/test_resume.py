@@ -4,7 +4,6 @@ import os
 import random
 import shutil
 import signal
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,14 +22,11 @@ from rollbook.schemas.records.policy import PolicyPrepared
 from rollbook.schemas.records.run import Enforcement
 from rollbook.schemas.records.update import Commit, LearnerStarted
 from rollbook.tests.producers.trl import processes
+from rollbook.tests.producers.trl.dying import OFTEN, SHAPE, die_after, die_at
 from rollbook.tests.producers.trl.records import check_consistent, decisions, records
 from rollbook.tests.producers.trl.tiny import Shape, fingerprint, make
 from rollbook.tests.producers.world import PATIENT
 
-SHAPE = Shape(options={"save_strategy": "steps", "save_steps": 5})
-"""Four optimizer steps a buffer, four rows a step: the checkpoint after step 5 lies within the second buffer, of whose
-eight rows it has seen four."""
-OFTEN = Shape(steps=16, options={"save_strategy": "steps", "save_steps": 1})
 WHOLE = replace(SHAPE, options={"save_strategy": "steps", "save_steps": 4})
 
 
@@ -44,39 +40,6 @@ def trained(folder: Path, shape: Shape, run: LedgerRun | None = None, resume: st
     return trainer
 
 
-def die_at(folder: Path, run: LedgerRun, step: int) -> None:
-    """Train, and be killed in the middle of the optimizer step after this one."""
-    trainer = make(folder, SHAPE, run)
-    compute = trainer._compute_loss
-
-    def computed(model: Any, inputs: Any) -> Any:
-        if trainer.state.global_step == step:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return compute(model, inputs)
-
-    trainer._compute_loss = computed
-    trainer.train()
-
-
-def die_after(folder: Path, run: LedgerRun, seconds: float) -> None:
-    """Train in steps of a seventh of a second, go on where a checkpoint is, and be killed so long after it began."""
-    is_resumed = any(folder.glob("checkpoint-*"))
-    trainer = make(folder, OFTEN, run)
-    compute, begin = trainer._compute_loss, trainer.ledger_begin
-
-    def computed(model: Any, inputs: Any) -> Any:
-        time.sleep(0.07)
-        return compute(model, inputs)
-
-    def begun() -> None:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-        begin()
-
-    trainer._compute_loss, trainer.ledger_begin = computed, begun
-    trainer.train(resume_from_checkpoint=True if is_resumed else None)
-
-
 @pytest.mark.skipif(not os.environ.get("ROLLBOOK_TRL_ALL"), reason="one of the nightly tests: set ROLLBOOK_TRL_ALL=1")
 @pytest.mark.parametrize("seed", range(6))
 def test_a_training_that_is_killed_anywhere_and_more_than_once_leaves_a_consistent_ledger(
@@ -87,9 +50,9 @@ def test_a_training_that_is_killed_anywhere_and_more_than_once_leaves_a_consiste
         seconds = chance.uniform(0.5, 3.5) + 2.0 * (life == 0)
         (process,), pipes = processes.start(1, die_after, tmp_path, ledger(processed, run_id), seconds)
         process.join(120)
-        if process.exitcode != -signal.SIGALRM:
-            assert life > 0
+        if process.exitcode != -signal.SIGALRM:  # it was through before
             processes.result(0, pipes[0])
+            break
         for folder in tmp_path.glob("checkpoint-*"):
             if not (folder / NAME).exists():  # TRL was killed while it saved
                 shutil.rmtree(folder)

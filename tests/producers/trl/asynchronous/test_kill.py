@@ -3,7 +3,6 @@
 import os
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,29 +12,13 @@ from rollbook.infra.settings import Settings
 from rollbook.producers import new_id
 from rollbook.producers.trl import LedgerRun
 from rollbook.tests.producers.trl import processes
-from rollbook.tests.producers.trl.asynchronous.small import LedgerTrainer, Shape, on_cpu, stand_in, train
+from rollbook.tests.producers.trl.asynchronous.dying import SHAPE, die
+from rollbook.tests.producers.trl.asynchronous.small import on_cpu, train
 from rollbook.tests.producers.trl.records import check_consistent
 from rollbook.tests.producers.trl.tiny import fingerprint
 from rollbook.tests.producers.world import PATIENT
 
 __all__ = ["on_cpu"]
-SHAPE = Shape(options={"save_strategy": "steps", "save_steps": 2})
-
-
-class DyingTrainer(LedgerTrainer):
-    """Is killed after the first forward pass of its fourth optimizer step."""
-
-    def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
-        loss = super().compute_loss(*args, **kwargs)
-        if self.state.global_step == 3:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return loss
-
-
-def die(folder: Path, run: LedgerRun) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        stand_in(patch)
-        train(folder, SHAPE, run, DyingTrainer)
 
 
 @pytest.mark.skipif(not os.environ.get("ROLLBOOK_TRL_ALL"), reason="slow: a process that imports TRL by itself")
