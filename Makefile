@@ -50,6 +50,7 @@ lint: $(READY) ## Check style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy examples
 
 format: $(READY) ## Let ruff format and sort the code
 	$(BIN)/ruff check --fix .

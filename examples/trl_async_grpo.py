@@ -96,12 +96,13 @@ class Worker:
         written = found.sequences[:, len(prompt_ids) :]
         log_probs = torch.stack(found.logits, 1).log_softmax(-1).gather(-1, written[..., None])[..., 0]
         rows = [self._ended(ids) for ids in written.tolist()]
-        rewards = np.array(vowels([self._tokenizer.decode(ids) for ids in rows]))
+        texts = [str(self._tokenizer.decode(ids)) for ids in rows]
+        rewards = np.array(vowels(texts), np.float64)
         advantages = (rewards - rewards.mean()) / (rewards.std() + 1e-8)
         return [
             RolloutSample(
-                prompt=prompt,
-                completion=[{"role": "assistant", "content": self._tokenizer.decode(ids)}],
+                prompt=[{"role": "user", "content": prompt}],
+                completion=[{"role": "assistant", "content": texts[at]}],
                 input_ids=np.array([*prompt_ids, *ids]),
                 completion_mask=np.array([0] * len(prompt_ids) + [1] * len(ids)),
                 old_log_probs=np.array([0.0] * len(prompt_ids) + log_probs[at, : len(ids)].tolist(), np.float32),
@@ -142,8 +143,8 @@ def on_cpu() -> None:
         return torch.cat(parts)
 
     kernel = SimpleNamespace(flash_attn_varlen_func=attention)
-    packing._flash_attn = lambda: kernel
-    async_grpo_trainer.get_peak_flops_per_device = lambda *_: None
+    vars(packing)["_flash_attn"] = lambda: kernel
+    vars(async_grpo_trainer)["get_peak_flops_per_device"] = lambda *_: None
 
 
 def main() -> None:
