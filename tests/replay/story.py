@@ -95,6 +95,8 @@ class Story:
     task: TaskSource = TASK
     weights: PolicyRef = WEIGHTS
     """The learner's."""
+    served: PolicyRef = WEIGHTS
+    """The workers'."""
 
     @property
     def end(self) -> int:
@@ -199,7 +201,7 @@ class Story:
             purpose=Purpose.TRAIN,
             task=self.task,
             contract_hash=CONTRACT_HASH,
-            segments=(segment_of(row, ref),),
+            segments=(segment_of(row, ref, self.served),),
             finish_reason=FinishReason.STOP,
             provenance=Provenance(rollout_partition_id=f"batch-{worker}", worker_id=worker),
         )

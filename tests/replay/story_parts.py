@@ -73,16 +73,16 @@ def arrays_of(run_id: str, row: TrainedRow) -> SegmentPayload:
     )
 
 
-def segment_of(row: TrainedRow, ref: PayloadRef | None) -> Segment:
+def segment_of(row: TrainedRow, ref: PayloadRef | None, policy: PolicyRef = WEIGHTS) -> Segment:
     """What Generated says of it."""
     length = len(row.loss_mask)
     return Segment(
         prompt_length=len(PROMPT),
         response_length=length,
         spans=(
-            Span(start=0, end=2, origin=Origin.MODEL, policy=WEIGHTS),
+            Span(start=0, end=2, origin=Origin.MODEL, policy=policy),
             Span(start=2, end=3, origin=Origin.TOOL),
-            Span(start=3, end=length, origin=Origin.MODEL, policy=WEIGHTS),
+            Span(start=3, end=length, origin=Origin.MODEL, policy=policy),
         ),
         active_tokens=int(row.loss_mask.sum()),
         tokens_digest=tokens_digest(PROMPT, range(length)),

@@ -135,6 +135,13 @@ def test_an_update_that_was_rolled_back_is_in_weights_whose_lineage_names_it(sto
     assert [hit.found for hit in found.absence.present] == [Found.IN_WEIGHTS] * 2
 
 
+def test_what_was_undone_was_undone_once(story: Story) -> None:
+    story.start_learner()
+    first = story.end - 1
+    story.start_learner()
+    assert {one.undone_offset for one in proof(story, 2).updates} == {first}
+
+
 def test_a_roll_back_has_what_it_restores(story: Story) -> None:
     policy(story, 3, 2, rollback_of=1, artifact="weights-1")
     found = proof(story, 3)
@@ -181,6 +188,17 @@ def test_an_update_without_a_commit_leaves_the_question_open(story: Story) -> No
     assert [one.standing for one in closed.updates] == [one.standing for one in found.updates]
     assert closed.absence is not None
     assert [hit.trajectory_id for hit in closed.absence.present] == ["c.0", "c.1"]
+
+
+def test_an_update_that_went_down_with_another_is_aborted_too(story: Story) -> None:
+    """An operator's abort of a started update ends the others of its learner."""
+    story.reserve("u2", group(story, "d", "logarithms"))
+    story.reserve("u3", group(story, "e", "evaluation"))
+    policy(story, 3, 2, "u3")
+    story.start("u2")
+    reason, disposition = AbortReason.OPERATOR, AbortDisposition.RELEASE
+    story.accepted(Abort, learner=None, update_id="u2", reason=reason, disposition=disposition)
+    assert proof(story, 3).updates[-1].standing is Standing.ABORTED
 
 
 def test_what_was_dropped_was_not_trained_on_by_the_trainers_word(story: Story) -> None:
@@ -261,13 +279,20 @@ def test_a_history_that_was_rewritten_is_told_by_a_head_that_was_noted(story: St
         prove(story.log, stretch, OfPolicy(2), heads=["f" * 64])
 
 
-def test_a_log_that_changes_while_it_is_read_is_told(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
-    generated = next(one for one in story.log.read(LIFECYCLE, 0, 0, story.end) if b"batch-" in (one.value or b""))
-    other = (generated.value or b"").replace(hash_of("sums").encode(), hash_of("swapped").encode())
+@pytest.mark.parametrize(
+    ("naming", "old", "new"), [(b"batch-", hash_of("sums"), hash_of("swapped")), (b"a.1", "b.0", "b.9")]
+)
+def test_a_log_that_changes_while_it_is_read_is_told(
+    story: Story, monkeypatch: pytest.MonkeyPatch, naming: bytes, old: str, new: str
+) -> None:
+    """A Generated, and a Commit."""
+    records = [one for one in story.log.read(LIFECYCLE, 0, 0, story.end) if naming in (one.value or b"")]
+    changed = next(one for one in reversed(records) if old.encode() in (one.value or b""))
+    other = (changed.value or b"").replace(old.encode(), new.encode())
     read_at = story.log.read_at
 
     def tampering(topic: str, partition: int, offsets: list[int]) -> object:
-        story.log.tamper(LIFECYCLE, 0, generated.offset, other)
+        story.log.tamper(LIFECYCLE, 0, changed.offset, other)
         return read_at(topic, partition, offsets)
 
     monkeypatch.setattr(story.log, "read_at", tampering)
@@ -317,6 +342,12 @@ def test_what_clients_redacted_is_found_by_what_it_was(key: bytes) -> None:
     assert Asked.of(task_ids=["gsm8k/test/17"], key=key).match(published) == "gsm8k/test/17"
     assert Asked.of(prompt_hashes=[plain.prompt_hash], key=key).match(published) == plain.prompt_hash
     assert Asked.of(["f" * 64], ["gsm8k/test/18"], key=key).match(published) is None
+
+
+def test_a_hash_may_also_be_an_id() -> None:
+    """Some data sets name their tasks by hashes."""
+    named = TaskSource(task_id=hash_of("row 7"), prompt_hash=hash_of("prompt"), dataset="made-up", row=7)
+    assert Asked.of([hash_of("row 7")]).match(named) == hash_of("row 7")
 
 
 def test_what_was_not_published_cannot_be_compared(story: Story) -> None:

@@ -17,13 +17,15 @@ from rollbook.replay.history.export import export
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.schemas.errors import AnswerNo, BadInput
 from rollbook.schemas.records.common import PolicyRef
-from rollbook.schemas.records.policy import PolicyPrepared
+from rollbook.schemas.records.policy import Activate, ActivationAck, EvidenceKind, PolicyPrepared
 from rollbook.schemas.records.run import Artifact, ArtifactKind, DriftGate, Enforcement, LagUnit
 from rollbook.schemas.records.update import (
     Claim,
     ClaimOrder,
     Commit,
     CommitStep,
+    Disposition,
+    DroppedItem,
     Reserve,
     ReserveItem,
     ReserveMode,
@@ -49,6 +51,15 @@ def policies(story: Story, last: int) -> None:
     story.weights = PolicyRef(version=last, artifact_hash=f"weights-{last}")
 
 
+def served(story: Story, version: int) -> None:
+    """The worker turns to a policy."""
+    ref = PolicyRef(version=version, artifact_hash=f"weights-{version}")
+    report = {"worker_id": "worker-0", "incarnation": 1, "report_seq": version}
+    story.accepted(ActivationAck, serves=ref, evidence=EvidenceKind.FILE_HASH, **report)
+    story.accepted(Activate, policy=ref, expected_active_version=story.served.version)
+    story.served = ref
+
+
 def asked(story: Story, update_id: str, ids: list[str], mode: ReserveMode = ReserveMode.ALL) -> None:
     items = tuple(ReserveItem(trajectory_id=name, expected_revision=2) for name in ids)
     fields = {"update_id": update_id, "part": 0, "policy": story.weights, "items": items, "mode": mode}
@@ -59,6 +70,12 @@ def claimed(story: Story, update_id: str, groups: int = 1) -> None:
     claim = Claim(max_groups=groups, order=ClaimOrder.OLDEST)
     fields = {"update_id": update_id, "part": 0, "policy": story.weights, "claim": claim, "mode": ReserveMode.ALL}
     story.say(Reserve, learner=story.learner, **fields)
+
+
+def committed(story: Story, update_id: str, *ids: str, dropped: tuple[str, ...] = (), **more: object) -> None:
+    steps = (CommitStep(rollout_id=ROLLOUT_ID, step_id=0, trajectory_ids=ids),)
+    drops = tuple(DroppedItem(trajectory_id=one, reason="odd", disposition=Disposition.DISCARD) for one in dropped)
+    story.accepted(Commit, learner=story.learner, update_id=update_id, steps=steps, dropped=drops, **more)
 
 
 def judged(story: Story, **instead: object) -> RunWhatIf:
@@ -142,13 +159,7 @@ def test_all_or_none_is_judged_again_as_one(story: Story) -> None:
 
 def test_rows_that_were_never_shown_are_unmeasured_once_a_gate_asks(story: Story) -> None:
     ids = story.group("a")
-    story.accepted(
-        Commit,
-        learner=story.learner,
-        update_id="u0",
-        steps=(CommitStep(rollout_id=ROLLOUT_ID, step_id=0, trajectory_ids=tuple(ids)),),
-        unreserved=True,
-    )
+    committed(story, "u0", *ids, unreserved=True)
     assert judged(story, max_lag=3).total(TRAIN) == {"trained": (2, 0), "unmeasured": (0, 2)}
 
 
@@ -163,13 +174,47 @@ def test_a_run_that_was_only_observed_is_judged_as_if_it_had_been_gated() -> Non
     assert found.total(TRAIN) == {"trained": (2, 0), "stale_policy": (0, 2)}
     assert judged(story, max_lag=2).total(TRAIN) == {"trained": (2, 2)}
     asked(story, "u1", story.group("b"))
-    story.accepted(
-        Commit,
-        learner=story.learner,
-        update_id="u1",
-        steps=(CommitStep(rollout_id=ROLLOUT_ID, step_id=0, trajectory_ids=("b.0", "b.1")),),
-    )
+    committed(story, "u1", "b.0", "b.1")
     assert judged(story, max_lag=2).total(TRAIN) == {"trained": (4, 2), "unmeasured": (0, 2)}
+
+
+def test_what_an_observed_update_does_not_name_or_drops_was_not_trained_on() -> None:
+    story = Story(enforcement=Enforcement.OBSERVE).opened()
+    story.reserve("u0", [*story.group("a"), *story.group("b")], drifted=["b.0", "b.1"])
+    committed(story, "u0", "a.0", dropped=("b.0",))
+    assert judged(story, max_mean_abs_log_ratio=2.0).total(TRAIN) == {"trained": (1, 2)}
+    assert judged(story).total(TRAIN) == {"trained": (1, 1)}
+
+
+def test_a_first_answer_is_counted_once(story: Story) -> None:
+    """Asked again for what it holds, and shown again what was admitted."""
+    ids = story.group("a")
+    story.reserve("u0", ids, drifted=["a.1"])
+    story.reserve("u0", ids[:1], part=1)
+    found = judged(story)
+    assert found.total(RESERVE) == {"reserved": (2, 2)}
+    assert found.total(ADMIT) == {"ok": (1, 1), "policy_drift": (1, 1)}
+
+
+def test_a_claim_takes_whole_groups_and_each_is_judged_by_itself(story: Story) -> None:
+    story.group("a")
+    policies(story, 1)
+    served(story, 1)
+    story.group("b")
+    claimed(story, "u0", 2)
+    found = judged(story, max_lag=0)
+    assert found.total(RESERVE) == {"reserved": (4, 2), "stale_policy": (0, 2)}
+    assert {(one.version, one.reason) for one in found.counts if one.would} == {(0, "stale_policy"), (1, "reserved")}
+
+
+def test_what_was_left_for_the_sake_of_a_stale_row_is_within_reach_too(story: Story) -> None:
+    old = story.group("a")
+    policies(story, 2)
+    served(story, 1)
+    asked(story, "u0", [*old, *story.group("b")])
+    found = judged(story, max_lag=2)
+    assert found.total(RESERVE) == {"stale_policy": (2, 0), "all_or_none": (2, 0), "reserved": (0, 4)}
+    assert found.within_reach == ((0, 2), (1, 2))
 
 
 def test_lag_in_another_unit_is_counted_from_the_policies(story: Story) -> None:
