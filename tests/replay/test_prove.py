@@ -138,6 +138,7 @@ def test_an_update_that_was_rolled_back_is_in_weights_whose_lineage_names_it(sto
 def test_what_was_undone_was_undone_once(story: Story) -> None:
     story.start_learner()
     first = story.end - 1
+    story.update("u2", [group(story, "d", "logarithms")])
     story.start_learner()
     assert {one.undone_offset for one in proof(story, 2).updates} == {first}
 
