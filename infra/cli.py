@@ -77,7 +77,14 @@ MOUNTS = (
     ),
     Mount("inspect", "replay.cli", _COMMAND, "Show what a bundle holds.", "inspect bundles/BUNDLE"),
     Mount("validate", "replay.cli", _COMMAND, "Check a bundle's form and hashes.", "validate bundles/BUNDLE"),
-    Mount("replay", "replay.cli", _COMMAND, "Recompute a bundle stage by stage.", "replay bundles/BUNDLE"),
+    Mount(
+        "replay",
+        "replay.cli",
+        _COMMAND,
+        "Recompute a bundle, or all of a run, stage by stage.",
+        "replay bundles/BUNDLE",
+    ),
+    Mount("diff", "replay.diff.cli", _COMMAND, "Say where two runs first differ.", "diff RUN_A RUN_B"),
     Mount(
         "dialect",
         "replay.dialects.cli",

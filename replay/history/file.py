@@ -206,11 +206,9 @@ class FileLog:
         """Look through the file once: what it holds, and where."""
         try:
             file = self._open.enter_context(path.open("rb"))
-            blocks = fastavro.block_reader(file)
         except OSError as fault:
-            raise BadInput(f"{visible(path)} cannot be read ({fault.strerror}): give an exported history") from None
-        except Exception as error:  # whatever fastavro meets in a file that is no container
-            raise BadInput(f"{visible(path)} is no Avro container file ({error}): give an exported history") from None
+            raise _unreadable(path, fault) from None
+        blocks = _blocks(file, path)
         contents, totals = contents_of(blocks.metadata, visible(path))
         self.contents.append(contents)
         parts = [_Part(path, file, b"", one, total) for one, total in zip(contents.sections, totals, strict=True)]
@@ -246,6 +244,28 @@ class FileLog:
         for path, other in zip(paths, self.contents, strict=True):
             if (other.topic_prefix, other.partitions) != (first.topic_prefix, first.partitions):
                 raise BadInput(f"{visible(path)} and {visible(paths[0])} were exported from different clusters")
+
+
+def contents_at(path: Path) -> Contents:
+    """What a file says it holds, without a look at its records. Raises BadInput."""
+    try:
+        with path.open("rb") as file:
+            return contents_of(_blocks(file, path).metadata, visible(path))[0]
+    except OSError as fault:
+        raise _unreadable(path, fault) from None
+
+
+def _blocks(file: IO[bytes], path: Path) -> Any:
+    try:
+        return fastavro.block_reader(file)
+    except OSError as fault:
+        raise _unreadable(path, fault) from None
+    except Exception as error:  # whatever fastavro meets in a file that is no container
+        raise BadInput(f"{visible(path)} is no Avro container file ({error}): give an exported history") from None
+
+
+def _unreadable(path: Path, fault: OSError) -> BadInput:
+    return BadInput(f"{visible(path)} cannot be read ({fault.strerror}): give an exported history")
 
 
 def _records(window: _Window, path: Path) -> Iterator[StoredRecord]:

@@ -5,9 +5,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rollbook.infra.settings import Settings
+from rollbook.infra.settings import Settings, Topic
+from rollbook.replay.history.container import Contents, topic_of
 from rollbook.replay.history.export import ranges_of_run
-from rollbook.replay.history.file import FileLog
+from rollbook.replay.history.file import FileLog, contents_at
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.replay.history.ranges import OffsetRange, looks_like_range, parse_range
 from rollbook.replay.history.source import LogSource
@@ -52,6 +53,28 @@ def opened(texts: Sequence[str], run_id: str | None = None) -> Iterator[Targets]
         settings = Settings(topic_prefix=log.topic_prefix)
         held = [OffsetRange(one.topic, one.partition, one.start, one.end) for one in log.sections]
         yield Targets(log, settings, _ranges(log, settings, wanted, run_id, held), run_id, bool(wanted))
+
+
+@contextmanager
+def opened_for(texts: Sequence[str], run_id: str) -> Iterator[Targets]:
+    """Of exported files those that can hold a run, so that files of several runs, or of several clusters, may be given
+    together; without any the cluster. Raises BadInput where none of them holds it."""
+    for text in texts:
+        if not Path(text).is_file():
+            raise BadInput(f"{visible(text)} is no file: give exported histories that hold the runs whole")
+    holding = [text for text in texts if _holds(contents_at(Path(text)), run_id)]
+    if texts and not holding:
+        raise BadInput(f"run {visible(run_id)} is not in {', '.join(map(visible, texts))}: export it, too")
+    with opened(holding, run_id) as of:
+        yield of
+
+
+def _holds(contents: Contents, run_id: str) -> bool:
+    return any(
+        section.run in (None, run_id)
+        for section in contents.sections
+        if topic_of(section.topic, contents.topic_prefix) is Topic.LIFECYCLE
+    )
 
 
 def _ranges(

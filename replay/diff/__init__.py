@@ -1,0 +1,1 @@
+"""Two runs of the same tasks, held against each other."""
