@@ -90,7 +90,7 @@ def arguments(folder: str) -> GRPOConfig:
         steps_per_generation=4,
         num_generations=8,
         num_iterations=2,
-        max_completion_length=64,
+        max_completion_length=96,
         max_steps=24,
         learning_rate=1e-3,
         use_cpu=True,
