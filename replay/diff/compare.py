@@ -46,6 +46,8 @@ class _Of:
         if stage is StageId.REWARD_RAW and name is not None:
             return _rewarded(self.update.rows[name])
         assert self.bundle is not None, "of a bundle"
+        if name is not None and not self.bundle.step:
+            return self.update.rows[name].recorded
         return self.bundle.places.get(self.rank or 0, "")
 
 

@@ -48,8 +48,8 @@ class CohortOf:
 
 @dataclass(frozen=True, slots=True)
 class TrainedRow:
-    """A row of an update as its run has it. `cohort` is None where it has no reward; `recorded`: its place in the first
-    recording that has it."""
+    """A row of an update as its run has it. `cohort` is None where it has no reward; `recorded`: its place in the
+    recording that the update's bundle has it from."""
 
     sample_id: str
     trajectory: TrajectoryEvidence
@@ -67,14 +67,17 @@ class TrainedRow:
 
 
 def rows_of(evidence: UpdateEvidence) -> dict[TaskRow, TrainedRow]:
-    """Every row of an update, once, in the order of the recordings."""
+    """Every row of an update, once, in the order of the recordings: where it first counted in a loss, else the first
+    of all."""
     steps = [rank_step(one, evidence.trajectories) for ranks in evidence.recordings for one in ranks]
     names = _names(row for step in steps for row in step.rows)
     found: dict[TaskRow, TrainedRow] = {}
+    active: dict[TaskRow, bool] = {}
     for step in steps:
         for row in step.rows:
             name = replace(names[row.row.trajectory_id], segment=row.row.segment)
-            if name not in found:
+            if name not in found or (row.active and not active[name]):
+                active[name] = row.active
                 cohort = _cohort(row.row.trajectory_id, step.recording.step.cohorts, names)
                 found[name] = TrainedRow(sample_id_of(row), row.trajectory, row.row.segment, cohort, row.place)
     return found

@@ -13,7 +13,7 @@ from rollbook.replay.updates.replayed import in_memory
 
 @dataclass(frozen=True, slots=True)
 class BundleOf:
-    """The update's bundle or that of a step. `places`: of each rank's recording, or of the Commit."""
+    """The update's bundle, whose `step` is empty, or that of a step. `places`: of each rank's recording of it."""
 
     step: str
     cohort: Cohort
@@ -54,5 +54,5 @@ def update_of(update: CommittedUpdate, evidence: UpdateEvidence, assembled: Asse
         )
         for step, ready, recordings in zip(commit.record.steps, assembled.steps, evidence.recordings, strict=True)
     )
-    whole = None if assembled.update is None else BundleOf("", in_memory(assembled.update), {0: commit.place})
+    whole = None if assembled.update is None else BundleOf("", in_memory(assembled.update), {})
     return UpdateOf(update.run_id, update.update_id, rows_of(evidence), whole, steps)

@@ -98,7 +98,17 @@ def walk(log: LogSource, wanted: Wanted, make: Make[T], watch: Watch = lambda *_
             yield _made(gatherer, update, make, form)
         watch("updates", len(found.updates), len(found.updates))
 
-    return Walk(len(found.updates), found.undecided, each())
+    return Walk(len(found.updates), _undecided(log, wanted, found.undecided), each())
+
+
+def _undecided(log: LogSource, wanted: Wanted, left: Bounds | None) -> Bounds | None:
+    """None where the offsets behind the last decision hold nothing that is wanted: markers, or records of other runs,
+    which a file that was narrowed to one run does not have, nor their decisions."""
+    if left is None:
+        return None
+    key = None if wanted.run_id is None else wanted.run_id.encode()
+    behind = log.read(wanted.lifecycle.topic, wanted.lifecycle.partition, left.first, left.end)
+    return left if any(key in (None, stored.key) for stored in behind) else None
 
 
 def _made(gatherer: Gatherer, update: CommittedUpdate, make: Make[T], form: Form) -> Made[T]:

@@ -2,6 +2,7 @@
 refused for drift, every step recorded."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,11 +30,16 @@ class TrainedRun:
     last_commit: int
 
 
-def train(world: World) -> TrainedRun:
-    """Two updates of two groups each; the second group of the last loses a member to drift."""
+def _group(world: World, first_seed: int) -> None:
+    world.group(first_seed=first_seed)
+
+
+def train(world: World, group: Callable[[World, int], object] = _group) -> TrainedRun:
+    """Two updates of two groups each; the second group of the last loses a member to drift. `group` publishes the one
+    that begins with a seed."""
     with RolloutWorker(world.settings, world.run_id, "worker-1") as second:
         for seed, worker in ((0, world.worker), (2, second), (4, world.worker), (6, second)):
-            replace(world, worker=worker).group(first_seed=seed)
+            group(replace(world, worker=worker), seed)
     updates = []
     refused, last_commit = "", 0
     with Trainer(world.settings, world.run_id, "learner-0", options=PATIENT) as trainer:
