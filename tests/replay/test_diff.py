@@ -17,6 +17,8 @@ from rollbook.schemas.records.common import PayloadRef, PolicyRef
 from rollbook.schemas.records.payload import ArrayName, SegmentPayload, StepRecording
 from rollbook.schemas.records.reward import RewardReady
 from rollbook.schemas.records.rollout import Segment
+from rollbook.tests.producers.trl.recorded import Story as Recorded
+from rollbook.tests.producers.trl.recorded import read_log, settings_of
 from rollbook.tests.replay import story as story_module
 from rollbook.tests.replay.numbers import TrainedRow
 from rollbook.tests.replay.story import DECISIONS, LIFECYCLE, SETTINGS, TASK, Plant, Story
@@ -265,3 +267,15 @@ def test_runs_in_one_file_and_each_in_its_own(tmp_path: Path, capsys: pytest.Cap
     assert "run run-c is not in " in capsys.readouterr().err
     assert rollbook(["diff", "run-a", "run-c", both]) == 2
     assert "no such update" in capsys.readouterr().out
+
+
+def test_a_training_with_trl_computed_the_same_whether_the_ledger_gated_or_observed_it() -> None:
+    gate, observe, resumed = (
+        RunIn(story.value, read_log(story), settings_of(story))
+        for story in (Recorded.GATE, Recorded.OBSERVE, Recorded.RESUMED)
+    )
+    report = diff_runs(gate, observe)
+    assert (report.verdict, report.updates, report.rows, report.left) == (DiffVerdict.SAME, 2, 16, ())
+    report = diff_runs(gate, resumed)
+    assert (report.verdict, report.updates, report.undone) == (DiffVerdict.NOT_COMPARABLE, 1, 1)
+    assert report.left_counts == {NotCompared.CANNOT_BE_READ: 1, NotCompared.NO_SUCH_UPDATE: 1}

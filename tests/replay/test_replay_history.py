@@ -18,6 +18,8 @@ from rollbook.replay.selection import Selection
 from rollbook.replay.updates.replayed import ReplayedUpdate, Total, UpdateOutcome, replay_history
 from rollbook.schemas.digests import float32_bytes, floats_of
 from rollbook.schemas.records.payload import ArrayName, StepRecording
+from rollbook.tests.producers.trl.recorded import Story as Recorded
+from rollbook.tests.producers.trl.recorded import read_log, settings_of
 from rollbook.tests.replay.materialized import write
 from rollbook.tests.replay.story import DECISIONS, LIFECYCLE, PAYLOADS, SETTINGS, Plant, Story
 
@@ -208,3 +210,19 @@ def test_bad_use_is_one_line_with_a_remedy(
     told = capsys.readouterr()
     assert message in told.err
     assert len(told.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("recorded", [Recorded.GATE, Recorded.OBSERVE, Recorded.ASYNCHRONOUS])
+def test_recorded_trainings_with_trl_pass(recorded: Recorded) -> None:
+    log, settings = read_log(recorded), settings_of(recorded)
+    found = list(replay_history(log, Wanted.of_run(recorded.value, log, settings)).updates)
+    assert len(found) == (4 if recorded is Recorded.ASYNCHRONOUS else 2)
+    assert verdict(found) is Verdict.PASSED
+
+
+def test_of_one_that_was_resumed_the_step_without_a_recording_is_told() -> None:
+    log, settings = read_log(Recorded.RESUMED), settings_of(Recorded.RESUMED)
+    found = list(replay_history(log, Wanted.of_run(Recorded.RESUMED.value, log, settings)).updates)
+    assert [one.outcome.value for one in found] == ["pass", "rolled back", "not replayed", "pass"]
+    assert [one.reason for one in found[2].problems] == [NotWritten.NOT_RECORDED]
+    assert verdict(found) is Verdict.UNVERIFIED
