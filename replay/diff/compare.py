@@ -93,6 +93,9 @@ class Pair:
             self._scored(name)
         for at, (a, b) in enumerate(self._bundles()):
             shared = self._shared(a, b)
+            if a.ranks.keys() != b.ranks.keys():
+                what = f"scalars of step {a.step} on ranks {sorted(a.ranks)}, the other run has {sorted(b.ranks)}"
+                self._leave(NotCompared.OTHER_RANKS, self._a, what)
             for stage in _STAGES:
                 for one in shared:
                     self._stage_of_rows(stage, one)
@@ -190,13 +193,9 @@ class Pair:
         self._found.compared(What(stage.id.value), found.values, found.diverging_values, first)
 
     def _stage_of_all(self, stage: Stage, a: BundleOf, b: BundleOf) -> None:
-        """Scalars, rank by rank."""
+        """Scalars, rank by rank, where both have the same; the update's bundle has none."""
         outputs = [output for output in stage.outputs if output.unit is Unit.SCALAR]
-        if not outputs or not (a.step and b.step):
-            return
         if a.ranks.keys() != b.ranks.keys():
-            what = f"{stage.id} of step {a.step} on ranks {sorted(a.ranks)}, the other run has {sorted(b.ranks)}"
-            self._leave(NotCompared.OTHER_RANKS, self._a, what)
             return
         for rank in a.ranks:
             for output in outputs:

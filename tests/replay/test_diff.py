@@ -14,7 +14,7 @@ from rollbook.replay.history.ranges import OffsetRange
 from rollbook.schemas.codec import decode
 from rollbook.schemas.digests import int32_bytes, tokens_digest
 from rollbook.schemas.records.common import PayloadRef, PolicyRef
-from rollbook.schemas.records.payload import ArrayName, SegmentPayload, StepRecording
+from rollbook.schemas.records.payload import ArrayName, SegmentPayload, StepRecording, World
 from rollbook.schemas.records.reward import RewardReady
 from rollbook.schemas.records.rollout import Segment
 from rollbook.tests.producers.trl.recorded import Story as Recorded
@@ -23,6 +23,8 @@ from rollbook.tests.replay import story as story_module
 from rollbook.tests.replay.numbers import TrainedRow
 from rollbook.tests.replay.story import DECISIONS, LIFECYCLE, SETTINGS, TASK, Plant, Story
 from rollbook.tests.replay.story_parts import PROMPT, segment_of
+from rollbook.tests.replay.test_materialize_ranks import of_ranks, part
+from rollbook.tests.replay.test_materialize_ranks import update as of_two_ranks
 from rollbook.tests.replay.test_replay_history import off
 
 AS_IT_WAS = ((1.0, 0.0), (0.25, 0.75), (0.5, 0.0), (1.0, 0.5))
@@ -125,13 +127,7 @@ def test_a_token_of_an_array_is_named_with_its_step(name: ArrayName, what: What)
 
 def test_a_loss_is_named_with_its_step_and_its_recordings() -> None:
     def plant(recording: StepRecording) -> StepRecording:
-        if recording.step_id != 1:
-            return recording
-        results = tuple(
-            one.model_copy(update={"value": one.value + 0.25}) if one.name == "loss" else one
-            for one in recording.results
-        )
-        return recording.model_copy(update={"results": results})
+        return of_results(recording, loss=0.25) if recording.step_id == 1 else recording
 
     a = told(Story())
     first = diffed(a, told(beside(a), plant=plant)).first
@@ -172,29 +168,13 @@ def test_tokens_are_compared_bit_by_bit(monkeypatch: pytest.MonkeyPatch, kept: b
         assert (first.field, first.token_offset) == ("tokens_digest", None)
 
 
-def first_row_of(recording: StepRecording) -> StepRecording:
-    """The recording of a step that took the first row alone, normalised with the second."""
-    tokens = len(recording.rows[0].loss_mask)
-    terms = {one.name: one.values[:1] for one in recording.row_terms}
-    loss = terms["pg_loss"][0] - recording.config.entropy_coef * terms["entropy_loss"][0]
-    results = {**{name: values[0] for name, values in terms.items()}, "loss": loss}
-    return recording.model_copy(
-        update={
-            "rows": recording.rows[:1],
-            "arrays": tuple(one.model_copy(update={"data": one.data[: 4 * tokens]}) for one in recording.arrays),
-            "row_terms": tuple(one.model_copy(update={"values": terms[one.name]}) for one in recording.row_terms),
-            "results": tuple(one.model_copy(update={"value": results[one.name]}) for one in recording.results),
-        }
-    )
-
-
 def normalised_with(story: Story, reward: float) -> Story:
     """A third update, of one row that was normalised with a member that it did not take."""
     group = story.group(f"{story.run_id}-9", (1.0, reward))
     story.reserve("u2", group[:1])
     story.start("u2")
     story.commit("u2", [group[:1]])
-    story.seal("u2", [first_row_of(story.recording("u2", 0, group))])
+    story.seal("u2", [part(story.recording("u2", 0, group), 0)])
     return story
 
 
@@ -243,6 +223,47 @@ def test_an_update_that_cannot_be_read_and_one_that_was_undone() -> None:
     assert report.verdict is DiffVerdict.NOT_COMPARABLE
     assert [(one.reason, one.run_id) for one in report.left] == [(NotCompared.CANNOT_BE_READ, "run-b")]
     assert report.left[0].text.startswith("rank_not_sealed: ")
+
+
+def on_two_ranks(story: Story, losses: Sequence[float] = (0.0, 0.0)) -> Story:
+    """One step of two tasks, a rank each; `losses`: how far that of each rank is off."""
+    groups = []
+    for row in range(2):
+        story.task = TASK.model_copy(update={"row": row})
+        groups.append(story.group(f"{story.run_id}-{row}", AS_IT_WAS[row]))
+    recordings = [
+        of_results(story.recording("u0", 0, group), loss=off_by) for group, off_by in zip(groups, losses, strict=True)
+    ]
+    of_two_ranks(story, [*groups[0], *groups[1]], [of_ranks(recordings, World(dp=2))])
+    return story
+
+
+def of_results(recording: StepRecording, **off_by: float) -> StepRecording:
+    """The recording with scalars that are off."""
+    results = tuple(
+        one.model_copy(update={"value": one.value + off_by.get(one.name, 0.0)}) for one in recording.results
+    )
+    return recording.model_copy(update={"results": results})
+
+
+def test_ranks_are_held_against_each_other_and_rows_wherever_they_are() -> None:
+    a = on_two_ranks(Story().opened())
+    assert diffed(a, on_two_ranks(beside(a).opened())).verdict is DiffVerdict.SAME
+    a = on_two_ranks(Story().opened())
+    first = diffed(a, on_two_ranks(beside(a).opened(), (0.0, 0.25))).first
+    assert first is not None
+    assert (first.field, first.a.rank, first.b.rank, first.a.step) == ("loss", 1, 1, "3:0")
+    a = on_two_ranks(Story().opened())
+    b = beside(a).opened()
+    groups = []
+    for row in range(2):
+        b.task = TASK.model_copy(update={"row": row})
+        groups += b.group(f"run-b-{row}", AS_IT_WAS[row])
+    b.update("u0", [groups])
+    report = diffed(a, b)
+    assert report.left_counts == {NotCompared.OTHER_RANKS: 1}
+    assert (report.rows, report.tallies[What.REWARD_RAW].values) == (4, 8)
+    assert differing(report).keys() <= {What.ADVANTAGE_KL, What.LOSS_POLICY}
 
 
 def test_runs_in_one_file_and_each_in_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -112,6 +112,20 @@ def test_a_divergence_in_the_second_update_is_named_with_step_stage_and_sample(
     assert (found.update_id, divergence.stage, divergence.point.sample_id) == ("u1", StageId.LOSS_POLICY, "c.1")
 
 
+def test_a_step_that_took_over_something_else_is_named_before_it_is_replayed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    story = Story().opened()
+    group = story.group("a")
+    story.update("u0", [group, group], plant=off(ArrayName.ADVANTAGES, 1, step=1))
+    (found,) = replayed(story)
+    first = found.first_divergence
+    assert first is not None
+    assert (first.bundle_id, first.in_handover, first.divergence.point.sample_id) == ("run-a-uu0-r3-s1", True, "a.0")
+    assert rollbook(["replay", in_file(story, tmp_path / "run.avro")]) == 1
+    assert capsys.readouterr().out.splitlines()[1] == "  on the way to bundle run-a-uu0-r3-s1 (step 3:1)"
+
+
 def test_it_stops_at_the_first_on_request_and_prints_a_line_each(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -156,6 +170,28 @@ def test_nothing_verified_exits_4(tmp_path: Path, capsys: pytest.CaptureFixture[
     told = capsys.readouterr().out
     assert "NOT REPLAYED  update u0 of run run-a at t.lifecycle:0@" in told
     assert "rank_not_sealed: An expected rank's RecordingSealed was not accepted (yet)." in told
+
+
+def test_without_payloads_in_the_file_nothing_is_verified(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    story = three_updates()
+    ranges = [OffsetRange(topic, 0) for topic in (LIFECYCLE, DECISIONS)]
+    file = str(export(story.log, SETTINGS, ranges, tmp_path / "run.avro").path)
+    assert rollbook(["replay", file]) == 4
+    told = capsys.readouterr().out
+    assert told.count("payload_gone: A payload is not retained any more. payload topic t.payloads is not in") == 3
+    assert told.splitlines()[-1] == "unverified: 3 committed updates: 3 not replayed"
+
+
+def test_what_is_only_recorded_is_no_pass_and_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    story = Story(remote_rewards=True).opened()
+    story.update("u0", [story.group("a")])
+    file = in_file(story, tmp_path / "run.avro")
+    assert rollbook(["replay", file]) == 0
+    capsys.readouterr()
+    assert rollbook(["replay", file, "--stage", "reward.raw"]) == 4
+    told = capsys.readouterr().out.splitlines()
+    assert told[0].startswith("UNVERIFIED    update u0 of run run-a")
+    assert "in bundle run-a-uu0-r3 (rollout 3), rank 0: reward.raw: its contract says recorded-only" in told[1]
 
 
 def test_what_a_later_start_undid_is_told_and_does_not_count() -> None:
