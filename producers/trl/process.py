@@ -35,11 +35,6 @@ class Process:
         return self._is_over
 
     @property
-    def is_open(self) -> bool:
-        """Whether an update is under way."""
-        return self._is_open
-
-    @property
     def lost(self) -> int:
         """In observe mode: what the main process did not tell to the ledger."""
         return 0 if self._session is None else self._session.lost

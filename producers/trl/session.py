@@ -123,11 +123,6 @@ class Session:
         for step in steps:
             self._show(step)
 
-    @property
-    def is_open(self) -> bool:
-        """Whether an update is under way."""
-        return self._generation is not None
-
     def finish(self, policy: PolicyRef) -> None:
         """The generation buffer is used up; these are the weights that it made."""
         if self._generation is None:

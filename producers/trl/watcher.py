@@ -52,7 +52,7 @@ class Watcher(Generic[B]):
             self._thread.join(deadline_s)
         except queue.Full:
             pass
-        if left := self._queue.qsize():
+        if left := sum(call is not None for call in list(self._queue.queue)):
             self._lost += left
             _LOG.warning("%d calls of the training were not recorded when it ended", left)
 

@@ -4,6 +4,7 @@ in a module that only the tests' runner imports."""
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,18 @@ eight rows it has seen four."""
 OFTEN = Shape(steps=32, options={"save_strategy": "steps", "save_steps": 1})
 
 
-def die_at(folder: Path, run: LedgerRun, step: int) -> None:
-    """Train, and be killed in the middle of the optimizer step after this one."""
+def kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_at(folder: Path, run: LedgerRun, step: int, die: Callable[[], None] = kill) -> None:
+    """Train, and die in the middle of the optimizer step after this one."""
     trainer = make(folder, SHAPE, run)
     compute = trainer._compute_loss
 
     def computed(model: Any, inputs: Any) -> Any:
         if trainer.state.global_step == step:
-            os.kill(os.getpid(), signal.SIGKILL)
+            die()
         return compute(model, inputs)
 
     trainer._compute_loss = computed

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("trl", reason="TRL is not installed: install rollbook[trl]")
 
 from rollbook.infra.settings import Settings, Topic
-from rollbook.producers import LearnerFenced, Refused, Trainer, current_epoch, new_id
+from rollbook.producers import LearnerFenced, Refused, StartAnew, Trainer, current_epoch, new_id
 from rollbook.producers.trl import LedgerRun
 from rollbook.producers.trl.resuming import DROPPED
 from rollbook.producers.trl.saved import NAME, ROWS, NotOurs, read
@@ -27,6 +27,7 @@ from rollbook.tests.producers.trl.records import check_consistent, decisions, re
 from rollbook.tests.producers.trl.tiny import Shape, fingerprint, make
 from rollbook.tests.producers.world import PATIENT
 
+ALL = bool(os.environ.get("ROLLBOOK_TRL_ALL"))
 WHOLE = replace(SHAPE, options={"save_strategy": "steps", "save_steps": 4})
 
 
@@ -40,7 +41,7 @@ def trained(folder: Path, shape: Shape, run: LedgerRun | None = None, resume: st
     return trainer
 
 
-@pytest.mark.skipif(not os.environ.get("ROLLBOOK_TRL_ALL"), reason="one of the nightly tests: set ROLLBOOK_TRL_ALL=1")
+@pytest.mark.skipif(not ALL, reason="one of the nightly tests: set ROLLBOOK_TRL_ALL=1")
 @pytest.mark.parametrize("seed", range(6))
 def test_a_training_that_is_killed_anywhere_and_more_than_once_leaves_a_consistent_ledger(
     processed: Settings, tmp_path: Path, seed: int
@@ -94,14 +95,23 @@ def test_what_was_trained_after_the_checkpoint_is_undone_and_what_is_in_its_weig
     assert prepared[2].update_ids == (again.update_id,)
 
 
-def test_a_process_that_is_killed_within_a_buffer_goes_on_in_the_same_run(processed: Settings, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_killed", [False, True] if ALL else [False])
+def test_a_training_that_dies_within_a_buffer_goes_on_in_the_same_run(
+    processed: Settings, tmp_path: Path, is_killed: bool
+) -> None:
+    """A process of its own, which can be killed, has to import TRL first: that one is killed at night."""
     trained(tmp_path / "plain", SHAPE)
     shutil.rmtree(tmp_path / "plain/checkpoint-8")
     plain = trained(tmp_path / "plain", SHAPE, resume=True)
     run_id, folder = f"trl-{new_id()}", tmp_path / "with"
-    (process,), _ = processes.start(1, die_at, folder, ledger(processed, run_id), 6)
-    process.join(120)
-    assert process.exitcode == -signal.SIGKILL
+    if is_killed:
+        (process,), _ = processes.start(1, die_at, folder, ledger(processed, run_id), 6)
+        process.join(120)
+        assert process.exitcode == -signal.SIGKILL
+    else:
+        with pytest.raises(StartAnew) as raised:
+            die_at(folder, ledger(processed, run_id), 6, fail)
+        assert str(raised.value.__cause__) == "out of memory"
     second = trained(folder, SHAPE, ledger(processed, run_id), resume=True)
     assert fingerprint(second) == fingerprint(plain)
     check_consistent(processed, run_id)
@@ -112,6 +122,10 @@ def test_a_process_that_is_killed_within_a_buffer_goes_on_in_the_same_run(proces
         "updates aborted": 1,
         "trajectories released": 8,
     }
+
+
+def fail() -> None:
+    raise RuntimeError("out of memory")
 
 
 def test_a_checkpoint_between_two_buffers_is_gone_on_from_as_it_is_and_one_that_was_undone_is_refused(
