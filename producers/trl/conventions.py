@@ -23,8 +23,6 @@ _SERIES = "1.16."
 """Releases that compute as VERSION does; another is named as what it is, which replay then says it does not know."""
 TOKEN_LOSSES = frozenset({"dapo", "cispo", "vespo"})
 """Losses that are divided by the tokens of the whole generation."""
-_BEYOND = "+aux_loss"
-"""What no convention computes, in a name that replay does not know."""
 ASYNC = "async"
 """TRL's name of its asynchronous trainer, and replay's of that one's loss and advantages."""
 MICRO_BATCH_LOSSES = frozenset({"bnpo", ASYNC})
@@ -42,9 +40,7 @@ def conventions_of(step: StepFacts) -> Conventions:
         advantages=_named(
             conditions, "+".join([advantages_name(conditions.aggregation, conditions.scale), *_unknown(step)])
         ),
-        loss=_named(
-            conditions, loss_name(conditions.loss, conditions.level) + ("" if conditions.is_plain else _BEYOND)
-        ),
+        loss=_named(conditions, "+".join([loss_name(conditions.loss, conditions.level), *_beyond(step)])),
         tau_pos=positive,
         tau_neg=negative,
         whole_batch=_whole_batch(step),
@@ -80,6 +76,16 @@ def _unknown(step: StepFacts) -> Iterator[str]:
     sizes = Counter(row.identity.group_id for row in step.generation.rows)
     if any(sizes[row.identity.group_id] != step.conditions.n_generations for row in step.rows):
         yield "unknown_conversations"
+
+
+def _beyond(step: StepFacts) -> Iterator[str]:
+    """What no convention computes of the loss. TRL's off-policy mask has no distance where the sampler left a gap; a
+    recording has there the trainer's number before the step, which is one."""
+    if not step.conditions.is_plain:
+        yield "aux_loss"
+    choices = step.conditions.choices
+    if choices.off_policy_mask_threshold is not None and choices.has_sampler and any(row.has_gaps for row in step.rows):
+        yield "gaps_in_off_policy_mask"
 
 
 def _named(conditions: Conditions, name: str) -> NamedConvention:

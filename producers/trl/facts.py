@@ -1,7 +1,7 @@
 """What a TRL training says of itself, as frozen records of numpy arrays: copies that its next step leaves alone."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 
 import numpy as np
@@ -66,7 +66,8 @@ class Conditions:
 @dataclass(frozen=True, slots=True)
 class Completion:
     """One completion of T tokens, as the process that generated it has it. `raw_reward` None: no reward function had an
-    opinion. `old` is None where the loss takes the log-probs of its own forward pass as the old ones."""
+    opinion. `old` is None where the loss takes the log-probs of its own forward pass as the old ones. `has_gaps`: a
+    sampler left a token without a number, so that `behavior` has the trainer's there."""
 
     prompt_hash: str
     prompt_ids: IntArray
@@ -81,6 +82,7 @@ class Completion:
     raw_reward: float | None
     components: Mapping[str, float]
     advantage: float
+    has_gaps: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ def in_groups(completions: Sequence[Completion], size: int, rollout_id: int) -> 
     for index, one in enumerate(completions):
         if index % size == 0:
             group_id = new_id()
-        named = {field.name: getattr(one, field.name) for field in fields(Completion)}
+        named = {part.name: getattr(one, part.name) for part in fields(Completion)}
         number = rollout_id * prompts + index // size
         rows.append(RowFacts(**named, identity=new_identity(group_id, index % size, size), number=number))
     return tuple(rows)

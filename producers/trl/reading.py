@@ -51,7 +51,7 @@ def conditions_of(trainer: Any) -> Conditions:
     engine = "vllm" if trainer.use_vllm else "transformers"
     return Conditions(
         tokenizer=str(getattr(tokenizer, "name_or_path", "")) or _vocabulary(tokenizer),
-        template=str(getattr(tokenizer, "chat_template", None) or "plain"),
+        template=template_of(tokenizer),
         engine=f"{engine} {version(engine)}",
         sampling=Sampling(
             temperature=float(args.temperature),
@@ -101,6 +101,12 @@ def unfit(trainer: Any) -> str:
             "gradient_accumulation_steps"
         )
     return ""
+
+
+def template_of(tokenizer: Any) -> str:
+    """The chat template by its hash: its text is longer than a name may be."""
+    text = getattr(tokenizer, "chat_template", None)
+    return hashlib.sha256(str(text).encode()).hexdigest() if text else "plain"
 
 
 def policy_of(trainer: Any) -> PolicyRef:
@@ -216,6 +222,7 @@ def completions_of(
                 raw_reward=float((per_function[index] * weights)[known].sum(dtype=np.float32)) if known.any() else None,
                 components={name: float(per_function[index, at]) for at, name in enumerate(names) if known[at]},
                 advantage=float(advantages[index]),
+                has_gaps=sampler is not None and bool(np.isnan(sampler[index, :length])[mask].any()),
             )
         )
     return tuple(rows)

@@ -78,5 +78,9 @@ BEYOND = {
     "normalize_then_sum": "each reward function's rewards of the whole generation are normalised by themselves, and a "
     "bundle has their sum",
     "aux_loss": "the load-balancing loss of a mixture of experts is made of the router's logits, which no bundle has",
+    "gaps_in_off_policy_mask": "a token that the sampler gave no number has no distance in TRL's off-policy mask, and "
+    "in a bundle it has one",
+    "unknown_conversations": "TRL's asynchronous trainer normalises conversations, and does not tell which rows are of "
+    "one",
 }
 """What TRL computes and no convention does, by the name of the convention or behind a + in it, and why."""

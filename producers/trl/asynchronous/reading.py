@@ -13,6 +13,7 @@ import numpy as np
 from rollbook.producers.trl.asynchronous.intake import Arrival
 from rollbook.producers.trl.conventions import ASYNC
 from rollbook.producers.trl.facts import Conditions, MicroStep, RowFacts
+from rollbook.producers.trl.reading import template_of
 from rollbook.schemas.digests import FloatArray
 from rollbook.schemas.records.common import TrajectoryIdentity
 from rollbook.schemas.records.run import LogProbKind, RewardIdentity, Sampling
@@ -22,7 +23,7 @@ def conditions_of(trainer: Any) -> Conditions:
     args, tokenizer = trainer.args, trainer.processing_class
     return Conditions(
         tokenizer=str(getattr(tokenizer, "name_or_path", "")) or "unnamed",
-        template=str(getattr(tokenizer, "chat_template", None) or "plain"),
+        template=template_of(tokenizer),
         engine=_engine(trainer.rollout_worker),
         sampling=Sampling(
             temperature=float(args.temperature),

@@ -3,9 +3,11 @@ says it does not know it. Neither torch nor TRL is needed for it."""
 
 from dataclasses import replace
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter
 
 from rollbook.producers.identity import new_identity
 from rollbook.producers.trl.conventions import FRAMEWORK, VERSION, advantages_name, conventions_of, loss_name
@@ -18,6 +20,7 @@ from rollbook.producers.trl.facts import (
     SamplerCorrection,
     StepFacts,
 )
+from rollbook.producers.trl.reading import template_of
 from rollbook.producers.trl.recording import step_arrays
 from rollbook.producers.trl.scalars import scalars_of
 from rollbook.replay.dialects import trl
@@ -35,6 +38,7 @@ from rollbook.schemas.records.convention import (
     WholeBatch,
 )
 from rollbook.schemas.records.run import LogProbKind, RewardIdentity, Sampling
+from rollbook.schemas.types import Id
 
 LOSS_TYPES = ("grpo", "dapo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo")
 LEVELS = ("token", "sequence")
@@ -157,10 +161,25 @@ def test_each_choice_has_its_key(given: Conditions, changed: dict[str, object]) 
 def test_an_auxiliary_loss_and_another_release_are_names_that_replay_does_not_know() -> None:
     assert str(conventions_of(step(conditions("dapo", is_plain=False))).loss) == "trl 1.16.0 dapo+aux_loss"
     assert "dapo+aux_loss" not in trl.LOSSES
+    sampled = step(conditions(choices=Choices(off_policy_mask_threshold=0.1, has_sampler=True)))
+    gap = replace(sampled.generation.rows[0], has_gaps=True)
+    rows = (gap, *sampled.generation.rows[1:])
+    gappy = replace(sampled, generation=replace(sampled.generation, rows=rows))
+    names = [str(conventions_of(one).loss) for one in (sampled, gappy)]
+    assert names == ["trl 1.16.0 grpo", "trl 1.16.0 grpo+gaps_in_off_policy_mask"]
+    assert "gaps_in_off_policy_mask" in trl.BEYOND
     assert str(conventions_of(step(conditions(version="1.16.3"))).advantages) == "trl 1.16.0 scale_rewards group"
     assert str(conventions_of(step(conditions(version="1.17.0"))).advantages) == "trl 1.17.0 scale_rewards group"
     summed = conditions(aggregation="normalize_then_sum")
     assert str(conventions_of(step(summed)).advantages) == "trl 1.16.0 normalize_then_sum"
+
+
+def test_a_chat_template_of_many_lines_is_named() -> None:
+    """Whatever the log may have of texts: one that is kept must be a name."""
+    long, other = (template_of(SimpleNamespace(chat_template=f"{text}\n" * 99)) for text in ("{{ a }}", "{{ b }}"))
+    assert long != other
+    assert TypeAdapter(Id).validate_python(long) == long
+    assert template_of(SimpleNamespace(chat_template=None)) == "plain"
 
 
 def test_of_several_processes_each_says_what_all_divide_by() -> None:
