@@ -18,7 +18,7 @@ from rollbook.producers.trl.facts import Conditions, Generation, RowFacts
 from rollbook.producers.trl.resuming import Resumed, Standing, standing, start_again, tell
 from rollbook.producers.trl.run import LedgerRun
 from rollbook.producers.trl.spans import spans_of
-from rollbook.schemas.errors import EnvironmentFault
+from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.policy import EvidenceKind
 from rollbook.schemas.records.reward import RewardFailure
@@ -40,6 +40,10 @@ REWARDED = 2
 _NOT_RESUMED = "checkpoints of this trainer are not told to the ledger: begin a run anew"
 
 
+class RunIsUsed(BadInput):
+    """A training would begin in a run in which its learner has trained already."""
+
+
 class Clients(ABC):
     """Opened once, at the training's beginning or where it goes on; closed at its end."""
 
@@ -59,7 +63,8 @@ class Clients(ABC):
         self._clients = ExitStack()
 
     def open(self) -> None:
-        """Connect, configure the run or go on with it, start the learner. Raises EnvironmentFault, Refused, NotOurs."""
+        """Connect, configure the run or go on with it, start the learner. Raises EnvironmentFault, Refused, NotOurs,
+        RunIsUsed."""
         run, options = self._run, self._run.options
         with ExitStack() as made:
             coordinator = Coordinator(run.settings, run.run_id, f"{run.learner_id}-coordinator", options=options)
@@ -73,7 +78,9 @@ class Clients(ABC):
                 )
             )
             self._trainer = made.enter_context(self._make_trainer())
+            epoch = current_epoch(run.settings, run.run_id, run.learner_id)
             if self._resumed is None:
+                self._check_unused(epoch)
                 self._configure()
             self._contract_hash = self._rollout.register_contract(
                 tokenizer=self._conditions.tokenizer,
@@ -81,10 +88,10 @@ class Clients(ABC):
                 engine=self._conditions.engine,
                 sampling=self._conditions.sampling,
             )
-            epoch = current_epoch(run.settings, run.run_id, run.learner_id)
             if self._resumed is None:
-                self._rollout.acknowledge(self._initial, EvidenceKind.ENGINE_ECHO)
+                # Of two that start at once the one that the ledger refuses says nothing of what is served.
                 self._trainer.start(expected_epoch=epoch)
+                self._rollout.acknowledge(self._initial, EvidenceKind.ENGINE_ECHO)
             else:
                 saved, observes = self._resumed.saved, run.enforcement is Enforcement.OBSERVE
                 tell(start_again(self._trainer, run.settings, saved, epoch, observes=observes), saved)
@@ -94,6 +101,15 @@ class Clients(ABC):
     def named(self, policy: PolicyRef) -> PolicyRef:
         """Weights that TRL numbers by its `global_step`, as the run numbers them."""
         return policy.model_copy(update={"version": policy.version + self._offset})
+
+    def _check_unused(self, epoch: int) -> None:
+        """A start from no checkpoint undoes all that the learner has committed, which a script that is merely run again
+        does not mean."""
+        if epoch:
+            raise RunIsUsed(
+                f"learner {self._run.learner_id} has trained in run {self._run.run_id} before: give a run_id of its "
+                "own, or go on from a checkpoint of that training with train(resume_from_checkpoint=...)"
+            )
 
     def _configure(self) -> None:
         run = self._run

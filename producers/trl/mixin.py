@@ -22,7 +22,7 @@ from rollbook.producers.trl.reading import (
     without,
 )
 from rollbook.producers.trl.resuming import Resumed
-from rollbook.producers.trl.run import LedgerRun
+from rollbook.producers.trl.run import LedgerRun, checked
 from rollbook.producers.trl.saved import check, read
 from rollbook.producers.trl.session import Session
 from rollbook.schemas.errors import BadInput
@@ -61,8 +61,8 @@ class LedgerMixin(_Trainer):
     with the ledger. Evaluation is not recorded."""
 
     def __init__(self, *args: Any, ledger: LedgerRun, **kwargs: Any) -> None:
+        self._ledger_run = checked(ledger)
         super().__init__(*args, **kwargs)
-        self._ledger_run = ledger
         self._ledger: Process | None = None
         self.ledger_opening_seconds = 0.0
         self._ledger_resumes: Any = None
@@ -173,6 +173,13 @@ class LedgerMixin(_Trainer):
             with self._ledger_guard():
                 self._ledger_now.stepped((lambda: policy_of(self)) if is_used_up else None)
 
+    def ledger_epoch_ended(self, is_last: bool) -> None:
+        """The callback calls it. An evaluation may have ended the training within a generation buffer, and TRL may
+        load the best of its checkpoints now: those are not the weights that the buffer made."""
+        if is_last:
+            with self._ledger_guard():
+                self._ledger_finish()
+
     @property
     def ledger_lost(self) -> int:
         """In observe mode: how many calls were not told to the ledger, in the main process."""
@@ -243,6 +250,9 @@ class _Steps:
 
     def on_step_end(self, _: Any, __: Any, control: Any, **___: Any) -> None:
         self._trainer.ledger_stepped(bool(control.should_training_stop))
+
+    def on_epoch_end(self, _: Any, __: Any, control: Any, **___: Any) -> None:
+        self._trainer.ledger_epoch_ended(bool(control.should_training_stop))
 
     def __getattr__(self, event: str) -> Any:
         if not event.startswith("on_"):

@@ -4,6 +4,7 @@ import hashlib
 import importlib
 import inspect
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -94,6 +95,12 @@ def unfit(trainer: Any) -> str:
             f"({MAX_ITEMS}): lower steps_per_generation"
         )
     buffer, step = int(args.steps_per_generation) * int(trainer.num_iterations), int(args.gradient_accumulation_steps)
+    if int(args.steps_per_generation) < step <= buffer:
+        return (
+            f"an optimizer step of {step} micro-batches goes more than once through the {args.steps_per_generation} of "
+            "a generation, and a recording has each row once: make steps_per_generation at least "
+            "gradient_accumulation_steps"
+        )
     if buffer % step:
         return (
             f"a generation buffer of {buffer} micro-batches is no whole number of optimizer steps of {step}, so that a "
@@ -188,7 +195,7 @@ def completions_of(
     has no opinion."""
     first = int(trainer.accelerator.process_index) * len(inputs)
     per_function, weights = _array(rewards)[first : first + len(inputs)], _array(trainer.reward_weights)
-    names = [str(name) for name in trainer.reward_func_names]
+    names = _distinct([str(name) for name in trainer.reward_func_names])
     current = _array(current_log_probs(trainer, output, [len(ids) for ids in generated.response_ids]))
     old, reference = _maybe(output, "old_per_token_logps"), _maybe(output, "ref_per_token_logps")
     sampler = _maybe(output, "sampling_per_token_logps")
@@ -255,6 +262,16 @@ def _array(tensor: Any) -> FloatArray:
 
 def _maybe(output: Mapping[str, Any], name: str) -> FloatArray | None:
     return None if output.get(name) is None else _array(output[name])
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """TRL's names of the reward functions, of which two may be the same: of two lambdas, or of one class."""
+    seen: Counter[str] = Counter()
+    found = []
+    for name in names:
+        seen[name] += 1
+        found.append(name if seen[name] == 1 else f"{name} {seen[name]}")
+    return found
 
 
 def _text(prompt: object) -> str:

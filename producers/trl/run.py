@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from rollbook.infra.settings import Settings
 from rollbook.producers.client import Options
 from rollbook.producers.trl.facts import StepFacts
+from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.run import Enforcement
 
 
@@ -26,3 +27,18 @@ class LedgerRun:
     dataset: str = "train"
     options: Options = field(default_factory=Options)
     on_step: Callable[[StepFacts], None] | None = None
+
+    def __post_init__(self) -> None:
+        # By its value, too, as scripts read it from their own settings: a mere string is neither mode.
+        try:
+            object.__setattr__(self, "enforcement", Enforcement(self.enforcement))
+        except ValueError:
+            known = ", ".join(one.value for one in Enforcement)
+            raise BadInput(f"LedgerRun: enforcement is {self.enforcement!r}, it must be one of {known}") from None
+
+
+def checked(ledger: object) -> LedgerRun:
+    """What a trainer was given as its ledger. Raises BadInput where that is something else, before it trains."""
+    if not isinstance(ledger, LedgerRun):
+        raise BadInput(f"ledger is a {type(ledger).__name__}: give the trainer a LedgerRun(settings, run_id)")
+    return ledger

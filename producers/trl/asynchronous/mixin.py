@@ -12,7 +12,7 @@ from rollbook.producers.trl.asynchronous.session import AsyncSession
 from rollbook.producers.trl.asynchronous.taps import Packer, Queue
 from rollbook.producers.trl.reading import checkpoint_folder, policy_of, resumed_folder
 from rollbook.producers.trl.resuming import Resumed
-from rollbook.producers.trl.run import LedgerRun
+from rollbook.producers.trl.run import LedgerRun, checked
 from rollbook.producers.trl.saved import check, read
 from rollbook.producers.trl.session import NothingReleased
 from rollbook.schemas.errors import BadInput, RollbookError
@@ -51,8 +51,8 @@ class AsyncLedgerMixin(_Trainer):
     """`Trainer(..., ledger=LedgerRun(settings, "run-1"))`. One process."""
 
     def __init__(self, *args: Any, ledger: LedgerRun, **kwargs: Any) -> None:
+        self._ledger_run = checked(ledger)
         super().__init__(*args, **kwargs)
-        self._ledger_run = ledger
         self._ledger: AsyncSession | None = None
         self._ledger_resumes: Any = None
         self._ledger_begins = False

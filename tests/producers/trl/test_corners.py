@@ -13,16 +13,19 @@ from rollbook.infra.settings import Settings, Topic
 from rollbook.producers import Coordinator, Options, StartAnew, new_id
 from rollbook.producers.trl import LedgerRun, StepFacts
 from rollbook.producers.trl.books import GateBooks
+from rollbook.producers.trl.clients import RunIsUsed
+from rollbook.producers.trl.reading import policy_of
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.replay.materialize.materialize import Wanted, materialize
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.decision import Outcome
+from rollbook.schemas.records.policy import PolicyPrepared
 from rollbook.schemas.records.run import Enforcement
 from rollbook.schemas.records.update import Commit
-from rollbook.tests.producers.trl.records import accepted, decisions, records
+from rollbook.tests.producers.trl.records import accepted, check_consistent, decisions, records
 from rollbook.tests.producers.trl.replayed import replays
 from rollbook.tests.producers.trl.sampler import Sampler, masking
-from rollbook.tests.producers.trl.tiny import Shape, datasets, fingerprint, make, vowels
+from rollbook.tests.producers.trl.tiny import Shape, datasets, fingerprint, make, transformers, vowels
 from rollbook.tests.producers.world import PATIENT
 
 
@@ -261,6 +264,89 @@ def test_prompts_may_be_a_stream(processed: Settings, tmp_path: Path) -> None:
     assert fingerprint(trainer) == fingerprint(plain)
     assert accepted(decisions(processed, run.run_id), "Commit") == 2
     assert refusals(processed, run) == []
+
+
+def test_a_policy_is_what_its_update_made_also_where_the_best_checkpoint_is_loaded_at_the_end(
+    processed: Settings, tmp_path: Path
+) -> None:
+    shape = Shape(
+        options={
+            "eval_strategy": "steps",
+            "eval_steps": 1,
+            "per_device_eval_batch_size": 4,
+            "save_strategy": "steps",
+            "save_steps": 1,
+            "load_best_model_at_end": True,
+            "metric_for_best_model": "eval_loss",
+        }
+    )
+    run = ledger(processed)
+    made: dict[int, str] = {}
+
+    class Watch(transformers.TrainerCallback):  # type: ignore[misc]  # where TRL is not installed it is Any
+        def on_step_end(self, _: Any, state: Any, *__: Any, **___: Any) -> None:
+            made[state.global_step] = policy_of(trainer).artifact_hash
+
+        def on_evaluate(self, _: Any, state: Any, control: Any, **__: Any) -> None:
+            control.should_training_stop = state.global_step == 3
+
+        def on_save(self, _: Any, state: Any, *__: Any, **___: Any) -> None:
+            state.best_model_checkpoint = str(tmp_path / "checkpoint-2")
+
+    prompts = datasets.Dataset.from_dict({"prompt": ["ab ", "cd "]})
+    trainer = make(tmp_path, shape, run, eval_dataset=prompts)
+    trainer.add_callback(Watch())
+    trainer.train()
+    assert policy_of(trainer).artifact_hash == made[2]
+    (prepared,) = (one for one in records(processed, Topic.LIFECYCLE, run.run_id) if isinstance(one, PolicyPrepared))
+    assert (prepared.version, prepared.artifact.hash) == (3, made[3])
+
+
+@pytest.mark.parametrize("enforcement", list(Enforcement))
+def test_a_script_that_is_run_again_undoes_nothing(
+    processed: Settings, tmp_path: Path, caplog: pytest.LogCaptureFixture, enforcement: Enforcement
+) -> None:
+    shape, run = Shape(iterations=1, steps=4), ledger(processed, enforcement)
+    first = trained(tmp_path / "first", shape, run)
+    told = len(decisions(processed, run.run_id))
+    again = make(tmp_path / "again", shape, run)
+    if enforcement is Enforcement.GATE:
+        with pytest.raises(RunIsUsed, match="give a run_id of its own, or go on from a checkpoint"):
+            again.train()
+    else:
+        again.train()
+        assert fingerprint(again) == fingerprint(first)
+        assert "has trained in run" in caplog.text
+    assert len(decisions(processed, run.run_id)) == told
+    check_consistent(processed, run.run_id)
+
+
+def test_reward_functions_of_one_name_are_told_apart(processed: Settings, tmp_path: Path) -> None:
+    seen: list[StepFacts] = []
+    run = ledger(processed, on_step=seen.append)
+    functions = [lambda completions, **_: [1.0] * len(completions), lambda completions, **_: [2.0] * len(completions)]
+    trained(tmp_path, Shape(iterations=1, steps=2), run, reward_funcs=functions)
+    assert {tuple(row.components.items()) for row in seen[0].generation.rows} == {
+        (("<lambda>", 1.0), ("<lambda> 2", 2.0))
+    }
+
+
+def test_a_mode_is_known_by_its_value_and_a_ledger_is_nothing_else(tmp_path: Path) -> None:
+    nowhere = Settings(bootstrap_servers="127.0.0.1:9")
+    by_value: Any = "observe"
+    assert LedgerRun(nowhere, "run", enforcement=by_value).enforcement is Enforcement.OBSERVE
+    by_value = "watch"
+    with pytest.raises(BadInput, match="enforcement is 'watch', it must be one of gate, observe"):
+        LedgerRun(nowhere, "run", enforcement=by_value)
+    name: Any = "run-1"
+    with pytest.raises(BadInput, match="ledger is a str: give the trainer a LedgerRun"):
+        make(tmp_path, Shape(), name)
+
+
+def test_a_step_that_goes_twice_through_its_rows_is_refused(tmp_path: Path) -> None:
+    shape = Shape(steps=2, accumulation=4, options={"steps_per_generation": 2})
+    with pytest.raises(BadInput, match="goes more than once through the 2 of a generation"):
+        make(tmp_path, shape, ledger(Settings(bootstrap_servers="127.0.0.1:9"))).train()
 
 
 def test_a_buffer_that_is_no_whole_number_of_steps_is_refused_and_observed_unrecorded(
