@@ -8,13 +8,11 @@ from rollbook.producers.command import Command
 from rollbook.producers.errors import OutOfOrder
 from rollbook.producers.facts import Done, Facts
 from rollbook.producers.holdings import UNUSED
-from rollbook.producers.trainer import Trainer
 from rollbook.producers.trl.clients import REWARDED, Clients, arrived, observed
 from rollbook.producers.trl.facts import Generation, StepFacts
 from rollbook.producers.trl.recording import step_arrays
 from rollbook.producers.trl.resuming import Resumed, Standing, tell_again, train_again
 from rollbook.producers.update import Update
-from rollbook.producers.verdicts import Verdicts
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.update import Checkpoint, Disposition, ReserveItem, ReserveMode
 
@@ -124,9 +122,6 @@ class GateBooks(Books):
             update.__exit__(None, None, None)
         self._release(policy, [] if update is None else [update.update_id])
 
-    def _make_trainer(self) -> Trainer:
-        return Trainer(self._run.settings, self._run.run_id, self._run.learner_id, options=self._run.options)
-
     @property
     def _open_update(self) -> Update:
         if self._update is None:
@@ -182,14 +177,3 @@ class ObserveBooks(Books):
         update_id = tell_again(self._trainer, resumed, found)
         arrived(self._trainer)
         return update_id
-
-    def _make_trainer(self) -> Trainer:
-        run = self._run
-        return Trainer(
-            run.settings,
-            run.run_id,
-            run.learner_id,
-            options=run.options,
-            enforcement=run.enforcement,
-            verdicts=Verdicts(),
-        )

@@ -18,6 +18,7 @@ from rollbook.producers.trl.facts import Conditions, Generation, RowFacts
 from rollbook.producers.trl.resuming import Resumed, Standing, standing, start_again, tell
 from rollbook.producers.trl.run import LedgerRun
 from rollbook.producers.trl.spans import spans_of
+from rollbook.producers.verdicts import Verdicts
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.policy import EvidenceKind
@@ -183,8 +184,16 @@ class Clients(ABC):
             chain=self._trainer.decisions.chain,
         )
 
-    @abstractmethod
-    def _make_trainer(self) -> Trainer: ...
+    def _make_trainer(self) -> Trainer:
+        run = self._run
+        return Trainer(
+            run.settings,
+            run.run_id,
+            run.learner_id,
+            options=run.options,
+            enforcement=run.enforcement,
+            verdicts=Verdicts() if run.enforcement is Enforcement.OBSERVE else None,
+        )
 
     def _publish(self, generation: Generation) -> None:
         for row in generation.rows:

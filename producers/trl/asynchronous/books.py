@@ -9,14 +9,12 @@ from dataclasses import dataclass, replace
 from rollbook.producers.command import Command
 from rollbook.producers.errors import OutOfOrder, Refused, StartAnew
 from rollbook.producers.facts import Done, Facts
-from rollbook.producers.trainer import Trainer
 from rollbook.producers.trl.clients import REWARDED, Clients, arrived, observed
 from rollbook.producers.trl.facts import Conditions, Generation, RowFacts, StepFacts
 from rollbook.producers.trl.recording import step_arrays
 from rollbook.producers.trl.resuming import Resumed, Standing
 from rollbook.producers.trl.run import LedgerRun
 from rollbook.producers.update import Update
-from rollbook.producers.verdicts import Verdicts
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.reward import DiscardReason
 from rollbook.schemas.records.update import Checkpoint, ReserveItem, ReserveMode
@@ -183,9 +181,6 @@ class AsyncGateBooks(AsyncBooks):
         self._update = None
         update.__exit__(None, None, None)
 
-    def _make_trainer(self) -> Trainer:
-        return Trainer(self._run.settings, self._run.run_id, self._run.learner_id, options=self._run.options)
-
     @property
     def _open(self) -> Update:
         if self._update is None:
@@ -244,17 +239,6 @@ class AsyncObserveBooks(AsyncBooks):
     def give_up(self, error: BaseException) -> None:
         """A started update stays open: its rows may be in the weights."""
         self._facts = None
-
-    def _make_trainer(self) -> Trainer:
-        run = self._run
-        return Trainer(
-            run.settings,
-            run.run_id,
-            run.learner_id,
-            options=run.options,
-            enforcement=run.enforcement,
-            verdicts=Verdicts(),
-        )
 
     @property
     def _open(self) -> Facts:
