@@ -61,6 +61,7 @@ class Clients(ABC):
         self._policy = initial
         self._offset = 0
         self._contract_hash = ""
+        self._has_tried = False
         self._clients = ExitStack()
 
     def open(self) -> None:
@@ -90,6 +91,7 @@ class Clients(ABC):
                 sampling=self._conditions.sampling,
             )
             if self._resumed is None:
+                self._has_tried = True
                 # Of two that start at once the one that the ledger refuses says nothing of what is served.
                 self._trainer.start(expected_epoch=epoch)
                 self._rollout.acknowledge(self._initial, EvidenceKind.ENGINE_ECHO)
@@ -105,8 +107,8 @@ class Clients(ABC):
 
     def _check_unused(self, epoch: int) -> None:
         """A start from no checkpoint undoes all that the learner has committed, which a script that is merely run again
-        does not mean."""
-        if epoch:
+        does not mean. An epoch that came after an attempt of our own, whose answer did not, is that attempt's."""
+        if epoch and not self._has_tried:
             raise RunIsUsed(
                 f"learner {self._run.learner_id} has trained in run {self._run.run_id} before: give a run_id of its "
                 "own, or go on from a checkpoint of that training with train(resume_from_checkpoint=...)"

@@ -216,7 +216,7 @@ def completions_of(
             mask = np.asarray(generated.tool_mask[index], np.bool_)
         rows.append(
             Completion(
-                prompt_hash=hashlib.sha256(_text(given.get("prompt")).encode()).hexdigest(),
+                prompt_hash=hashlib.sha256(text_of(given.get("prompt")).encode()).hexdigest(),
                 prompt_ids=np.asarray(generated.prompt_ids[index], np.int32),
                 response_ids=response,
                 action_mask=mask,
@@ -274,8 +274,15 @@ def _distinct(names: Sequence[str]) -> list[str]:
     return found
 
 
-def _text(prompt: object) -> str:
-    return prompt if isinstance(prompt, str) else json.dumps(prompt, sort_keys=True, default=repr)
+def text_of(prompt: object) -> str:
+    """A prompt as one text, the same for all of its rows."""
+    return prompt if isinstance(prompt, str) else json.dumps(prompt, sort_keys=True, default=_plain)
+
+
+def _plain(part: Any) -> str:
+    """An image by its content: how Python shows it depends on where it lies in memory."""
+    kind = f"{type(part).__module__}.{type(part).__qualname__}"
+    return f"{kind} {hashlib.sha256(part.tobytes()).hexdigest()}" if hasattr(part, "tobytes") else kind
 
 
 def _vocabulary(tokenizer: Any) -> str:

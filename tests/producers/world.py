@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import TopicPartition
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.producers import Coordinator, Options, RewardService, RolloutWorker, SegmentArrays, new_id, new_identity
@@ -175,21 +175,12 @@ class Seen:
 
 def read_topic(settings: Settings, topic: Topic, only: int | None = None) -> list[Seen]:
     """Everything in a topic now, or in one partition of it, committed, by partition and offset."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": settings.bootstrap_servers,
-            "group.id": "tests",
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "error",
-            "fetch.wait.max.ms": 10,
-            "log_level": 0,
-        }
-    )
+    consumer = group_less_consumer(settings, isolation_level="read_committed", fetch_wait_max_ms=10)
     name = settings.topic(topic)
     seen: list[Seen] = []
     try:
         for partition in consumer.list_topics(name, timeout=10).topics[name].partitions if only is None else (only,):
-            low, high = consumer.get_watermark_offsets(TopicPartition(name, partition), timeout=10)
+            low, high = watermarks(consumer, settings, TopicPartition(name, partition), 10)
             consumer.unassign()  # an assignment over another one can stall
             consumer.assign([TopicPartition(name, partition, low)])
             while low < high and consumer.position([TopicPartition(name, partition)])[0].offset < high:

@@ -2,7 +2,6 @@
 
 import hashlib
 import inspect
-import json
 import math
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -13,7 +12,7 @@ import numpy as np
 from rollbook.producers.trl.asynchronous.intake import Arrival
 from rollbook.producers.trl.conventions import ASYNC
 from rollbook.producers.trl.facts import Conditions, MicroStep, RowFacts
-from rollbook.producers.trl.reading import template_of
+from rollbook.producers.trl.reading import template_of, text_of
 from rollbook.schemas.digests import FloatArray
 from rollbook.schemas.records.common import TrajectoryIdentity
 from rollbook.schemas.records.run import LogProbKind, RewardIdentity, Sampling
@@ -67,7 +66,7 @@ def arrival_of(sample: Any, identity: TrajectoryIdentity, number: int, ends: Seq
     row = RowFacts(
         identity=identity,
         number=int(sample.group_id),
-        prompt_hash=hashlib.sha256(_text(sample.prompt).encode()).hexdigest(),
+        prompt_hash=hashlib.sha256(text_of(sample.prompt).encode()).hexdigest(),
         prompt_ids=tokens[:start].copy(),
         response_ids=tokens[start:].copy(),
         action_mask=mask[start:].copy(),
@@ -122,10 +121,6 @@ def _matrix(rows: Sequence[FloatArray]) -> FloatArray:
 
 def _is_answer(message: object) -> bool:
     return isinstance(message, Mapping) and message.get("role") == "assistant"
-
-
-def _text(prompt: object) -> str:
-    return prompt if isinstance(prompt, str) else json.dumps(prompt, sort_keys=True, default=repr)
 
 
 def _engine(worker: Any) -> str:

@@ -220,13 +220,15 @@ class AsyncSession:
                 self._books.close()
 
     def _end(self, error: BaseException | None) -> None:
-        self._record(all_of_them=True)
-        if error is not None:
-            failure = error
-            self._ask(lambda books: _nothing(books.give_up(failure)))
-        else:
-            self._leave_over()
-        self._tell()
+        try:
+            self._record(all_of_them=True)
+        finally:
+            if error is not None:
+                failure = error
+                self._ask(lambda books: _nothing(books.give_up(failure)))
+            else:
+                self._leave_over()
+            self._tell()
 
     def _leave_over(self) -> None:
         """What left TRL's queue and will never be trained on."""
