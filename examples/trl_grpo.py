@@ -1,4 +1,4 @@
-"""GRPO with TRL on a CPU, its lifecycle in the ledger: `python examples/trl_grpo.py` takes less than a minute.
+"""GRPO with TRL on a CPU, its lifecycle in the ledger: `python examples/trl_grpo.py` takes about a minute.
 
 A random model of four million parameters learns to prefer vowels; nothing is downloaded but the broker's files at
 the first run. With ROLLBOOK_BOOTSTRAP_SERVERS it uses that cluster and the processor that runs there; else it starts a

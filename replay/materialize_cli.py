@@ -61,8 +61,8 @@ def materialize_command(
     BUNDLE.provenance.json names every record that it was made from. The same update gives the same bytes each time, so
     that a call which was cut short can be made again: what is there stays.
 
-    Exits 0 when every committed update is there, 1 when one could not be written (each with the reason) or none was
-    found.
+    Exits 0 when every committed update that stands is there (one that a later start of its learner undid is told, and
+    has none), 1 when one could not be written (each with the reason) or none was found.
     """
     if update is not None and run is None:
         raise BadInput("--update goes with --run, since a range may hold updates of several runs: add --run RUN")

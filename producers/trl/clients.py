@@ -21,6 +21,7 @@ from rollbook.producers.trl.spans import spans_of
 from rollbook.producers.verdicts import Verdicts
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.schemas.records.common import PolicyRef
+from rollbook.schemas.records.decision import Decision, Outcome
 from rollbook.schemas.records.policy import EvidenceKind
 from rollbook.schemas.records.reward import RewardFailure
 from rollbook.schemas.records.rollout import FinishReason, TaskSource
@@ -82,8 +83,7 @@ class Clients(ABC):
             self._trainer = made.enter_context(self._make_trainer())
             epoch = current_epoch(run.settings, run.run_id, run.learner_id)
             if self._resumed is None:
-                self._check_unused(epoch)
-                self._configure()
+                self._open_run(epoch)
             self._contract_hash = self._rollout.register_contract(
                 tokenizer=self._conditions.tokenizer,
                 template=self._conditions.template,
@@ -91,7 +91,6 @@ class Clients(ABC):
                 sampling=self._conditions.sampling,
             )
             if self._resumed is None:
-                self._has_tried = True
                 # Of two that start at once the one that the ledger refuses says nothing of what is served.
                 self._trainer.start(expected_epoch=epoch)
                 self._rollout.acknowledge(self._initial, EvidenceKind.ENGINE_ECHO)
@@ -105,18 +104,21 @@ class Clients(ABC):
         """Weights that TRL numbers by its `global_step`, as the run numbers them."""
         return policy.model_copy(update={"version": policy.version + self._offset})
 
-    def _check_unused(self, epoch: int) -> None:
-        """A start from no checkpoint undoes all that the learner has committed, which a script that is merely run again
-        does not mean. An epoch that came after an attempt of our own, whose answer did not, is that attempt's."""
-        if epoch and not self._has_tried:
+    def _open_run(self, epoch: int) -> None:
+        """Configure a run of our own. A start from no checkpoint undoes all that the learner has committed, which a
+        script that is merely run again does not mean; and the policies of another learner's training have the same
+        numbers. What came after an attempt of our own, whose answer did not, is that attempt's."""
+        is_again, self._has_tried = self._has_tried, True
+        was_used = bool(epoch) or self._configure().outcome is Outcome.DUPLICATE
+        if was_used and not is_again:
             raise RunIsUsed(
-                f"learner {self._run.learner_id} has trained in run {self._run.run_id} before: give a run_id of its "
-                "own, or go on from a checkpoint of that training with train(resume_from_checkpoint=...)"
+                f"a training has begun in run {self._run.run_id} before: give a run_id of its own, or go on from a "
+                "checkpoint of that training with train(resume_from_checkpoint=...)"
             )
 
-    def _configure(self) -> None:
+    def _configure(self) -> Decision:
         run = self._run
-        self._coordinator.configure(
+        return self._coordinator.configure(
             admission=Admission(
                 max_lag=run.max_lag,
                 lag_unit=LagUnit.DEPTH,

@@ -84,8 +84,8 @@ class MaterializeReport:
 
     @property
     def complete(self) -> bool:
-        """Whether every committed update of the range was written."""
-        return not self.problems
+        """Whether every committed update of the range that stands was written: one that was undone has no bundle."""
+        return all(problem.reason is NotWritten.ROLLED_BACK for problem in self.problems)
 
 
 class CannotWrite(Exception):

@@ -1,6 +1,7 @@
 """Corners of the synchronous trainer: rows that are refused, without a reward, hidden or a tool's; evaluation, a stream
 of prompts, a buffer that is not used up."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -316,8 +317,16 @@ def test_a_script_that_is_run_again_undoes_nothing(
     else:
         again.train()
         assert fingerprint(again) == fingerprint(first)
-        assert "has trained in run" in caplog.text
+        assert "a training has begun in run" in caplog.text
     assert len(decisions(processed, run.run_id)) == told
+    check_consistent(processed, run.run_id)
+
+
+def test_a_run_is_of_one_learner(processed: Settings, tmp_path: Path) -> None:
+    shape, run = Shape(iterations=1, steps=2), ledger(processed)
+    trained(tmp_path / "first", shape, run)
+    with pytest.raises(RunIsUsed, match="a training has begun in run"):
+        make(tmp_path / "other", shape, replace(run, learner_id="other")).train()
     check_consistent(processed, run.run_id)
 
 
