@@ -3,7 +3,7 @@ grows while the live state does not:
 
     python -m rollbook.tests.benchmarks.audit --versions 500 2500
 
-A version has about 410 lifecycle records of 200 trajectories.
+A version has about 240 lifecycle records of 200 trajectories.
 """
 
 import argparse
