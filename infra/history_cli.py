@@ -15,6 +15,7 @@ from rollbook.replay.audit.report import lines
 from rollbook.replay.audit.seal import seal as seal_stretch
 from rollbook.replay.history.export import export as export_ranges
 from rollbook.replay.history.export import is_of_run
+from rollbook.replay.history.options import RunOnly, TargetTexts
 from rollbook.replay.history.progress import progress
 from rollbook.replay.history.source import StoredRecord
 from rollbook.replay.history.targets import Targets, opened
@@ -23,17 +24,6 @@ from rollbook.schemas.codec import Decoded, UndecodableRecord, unwrap
 from rollbook.schemas.errors import AnswerNo, BadInput
 
 app = typer.Typer(help="Export, seal and show offset ranges of the log.")
-
-TargetTexts = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[RANGE|FILE]...",
-        help="TOPIC:PARTITION:START-END, END exclusive, either side left out for an open one or a time as @ISO8601; or "
-        "an exported file to take it from.",
-        show_default=False,
-    ),
-]
-Run = Annotated[str | None, typer.Option("--run", help="Only this run; without a range all of it.")]
 
 
 @app.callback()
@@ -45,7 +35,7 @@ def _group() -> None:
 def export(
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The file to write; it must not exist.")],
     targets: TargetTexts = None,
-    run: Run = None,
+    run: RunOnly = None,
     payloads: Annotated[
         bool, typer.Option("--payloads", help="Also the payloads that the exported lifecycle records name.")
     ] = False,
@@ -67,7 +57,7 @@ def export(
 def seal(
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The file to write; it must not exist.")],
     targets: TargetTexts = None,
-    run: Run = None,
+    run: RunOnly = None,
     anchor: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The sealed file that ends where the range begins.", show_default=False),
@@ -99,7 +89,7 @@ def seal(
 @app.command(epilog="Example: rollbook history show lifecycle:0:0-100 --type Commit")
 def show(
     targets: TargetTexts = None,
-    run: Run = None,
+    run: RunOnly = None,
     record_type: Annotated[
         list[str] | None, typer.Option("--type", help="Only of this record type, such as Commit; repeatable.")
     ] = None,

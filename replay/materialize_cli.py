@@ -11,6 +11,7 @@ import typer
 
 from rollbook.replay.bundle.model import Redaction
 from rollbook.replay.bundle.redaction import DEFAULT_REDACTION, Redactor, check_policy
+from rollbook.replay.history.options import TargetTexts
 from rollbook.replay.history.progress import progress
 from rollbook.replay.history.targets import opened
 from rollbook.replay.materialize.form import BundleFormat, Form
@@ -31,15 +32,7 @@ def materialize_command(
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Folder for the bundles; made where it does not exist.")
     ],
-    targets: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[RANGE|FILE]...",
-            help="lifecycle:PARTITION:START-END, END exclusive, either side left out for an open one or a time as "
-            "@ISO8601; or an exported file to take it from.",
-            show_default=False,
-        ),
-    ] = None,
+    targets: TargetTexts = None,
     run: Annotated[str | None, typer.Option("--run", help="Instead of a range: all of this run.")] = None,
     update: Annotated[str | None, typer.Option("--update", help="With --run: only this update.")] = None,
     bundle_format: Annotated[

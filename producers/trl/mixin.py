@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
+from rollbook.producers.trl.callback import Callback
 from rollbook.producers.trl.process import Process
 from rollbook.producers.trl.ranks import Alone, GlooWire, Ranks, Several
 from rollbook.producers.trl.reading import (
@@ -21,9 +22,8 @@ from rollbook.producers.trl.reading import (
     unfit,
     without,
 )
-from rollbook.producers.trl.resuming import Resumed
+from rollbook.producers.trl.resuming import resumed_from
 from rollbook.producers.trl.run import LedgerRun, checked
-from rollbook.producers.trl.saved import check, read
 from rollbook.producers.trl.session import Session
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.run import Enforcement
@@ -194,9 +194,7 @@ class LedgerMixin(_Trainer):
     def _ledger_session(self) -> Session:
         run, weights, resumed = self._ledger_run, policy_of(self), None
         if self._ledger_resumes:
-            folder = resumed_folder(self, self._ledger_resumes)
-            resumed = Resumed(*read(folder))
-            check(resumed.saved, folder, run_id=run.run_id, learner_id=run.learner_id, weights=weights)
+            resumed = resumed_from(resumed_folder(self, self._ledger_resumes), run, weights)
         return Session(run, conditions_of(self), weights, resumed)
 
     def _ledger_ranks(self) -> Ranks:
@@ -236,9 +234,7 @@ class LedgerMixin(_Trainer):
             self._ledger_now.finish(lambda: policy_of(self))
 
 
-class _Steps:
-    """A callback by TRL's protocol: its base class would need transformers to be imported here."""
-
+class _Steps(Callback):
     def __init__(self, trainer: LedgerMixin) -> None:
         self._trainer = trainer
 
@@ -253,12 +249,3 @@ class _Steps:
 
     def on_epoch_end(self, _: Any, __: Any, control: Any, **___: Any) -> None:
         self._trainer.ledger_epoch_ended(bool(control.should_training_stop))
-
-    def __getattr__(self, event: str) -> Any:
-        if not event.startswith("on_"):
-            raise AttributeError(event)
-        return _ignore
-
-
-def _ignore(*_: Any, **__: Any) -> None:
-    return None

@@ -1,58 +1,31 @@
 """One process of the training: its micro-batches of the step under way, and its part in what all do together."""
 
-import logging
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rollbook.producers.trl.facts import Completion, MicroStep
+from rollbook.producers.trl.guard import Guard
 from rollbook.producers.trl.ranks import Ranks
 from rollbook.producers.trl.session import Session, Taken
-from rollbook.schemas.errors import RollbookError
 from rollbook.schemas.records.common import PolicyRef
 
-_LOG = logging.getLogger("rollbook.producers")
 
-
-class Process:
+class Process(Guard):
     """Every process of the training calls the same methods at the same places. What goes wrong in one of them raises in
     all; in observe mode it ends the recording in all, and the training goes on."""
 
     def __init__(self, ranks: Ranks, *, observes: bool) -> None:
+        super().__init__(observes=observes)
         self._ranks = ranks
-        self._observes = observes
         self._session: Session | None = None
         self._micro_steps: list[MicroStep] = []
         self._unread: Exception | None = None
         self._is_open = False
-        self._is_over = False
-        self.seconds = 0.0
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing more is recorded."""
-        return self._is_over
 
     @property
     def lost(self) -> int:
         """In observe mode: what the main process did not tell to the ledger."""
         return 0 if self._session is None else self._session.lost
-
-    @contextmanager
-    def guarded(self) -> Iterator[None]:
-        """In observe mode whatever goes wrong in the block ends the recording, and the training goes on."""
-        began = time.perf_counter()
-        try:
-            yield
-        except Exception as error:
-            if not self._observes:
-                raise
-            self._is_over = True
-            known = isinstance(error, RollbookError)
-            _LOG.warning("training goes on unrecorded from here on: %s", error, exc_info=not known)
-        finally:
-            self.seconds += time.perf_counter() - began
 
     def begin(self, make: Callable[[], Session]) -> None:
         """The training begins; `make` is called in the main process."""

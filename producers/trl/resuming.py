@@ -7,6 +7,7 @@ resumes with are a version above every one that the run has seen, and later ones
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 from rollbook.infra.settings import Settings
@@ -16,7 +17,8 @@ from rollbook.producers.facts import Done, Facts, ObservedRow
 from rollbook.producers.identity import new_id
 from rollbook.producers.ledger_topic import read_states
 from rollbook.producers.trainer import Trainer
-from rollbook.producers.trl.saved import NotOurs, OpenPart, Saved
+from rollbook.producers.trl.run import LedgerRun
+from rollbook.producers.trl.saved import NotOurs, OpenPart, Saved, check, read
 from rollbook.schemas.records.common import LearnerRef, PolicyRef
 from rollbook.schemas.records.decision import Decision
 from rollbook.schemas.records.ledger import (
@@ -43,6 +45,13 @@ class Resumed:
 
     saved: Saved
     rows: tuple[ObservedRow, ...] = ()
+
+
+def resumed_from(folder: Path, run: LedgerRun, weights: PolicyRef) -> Resumed:
+    """What a checkpoint folder of this run says, of the weights that TRL has loaded from it. Raises NotOurs."""
+    saved, rows = read(folder)
+    check(saved, folder, run_id=run.run_id, learner_id=run.learner_id, weights=weights)
+    return Resumed(saved, rows)
 
 
 @dataclass(frozen=True)

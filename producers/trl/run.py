@@ -1,5 +1,6 @@
 """What the user's script says about its run in the ledger."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -8,6 +9,8 @@ from rollbook.producers.client import Options
 from rollbook.producers.trl.facts import StepFacts
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.run import Enforcement
+
+_LOG = logging.getLogger("rollbook.producers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,15 @@ class LedgerRun:
         except ValueError:
             known = ", ".join(one.value for one in Enforcement)
             raise BadInput(f"LedgerRun: enforcement is {self.enforcement!r}, it must be one of {known}") from None
+
+    def show(self, step: StepFacts) -> None:
+        """Have `on_step` hear of it."""
+        if self.on_step is None:
+            return
+        try:
+            self.on_step(step)
+        except Exception:  # it is the user's, and only looks on
+            _LOG.warning("on_step failed at step %d of update %s", step.step_id, step.update_id, exc_info=True)
 
 
 def checked(ledger: object) -> LedgerRun:

@@ -121,7 +121,7 @@ class Session:
             _keep(self._books, steps)
         self._tell(lambda books: _keep(books, steps))
         for step in steps:
-            self._show(step)
+            self._run.show(step)
 
     def finish(self, policy: PolicyRef) -> None:
         """The generation buffer is used up; these are the weights that it made."""
@@ -205,14 +205,6 @@ class Session:
     def _tell(self, call: Callable[[Books], object]) -> None:
         if self._watcher is not None:
             self._watcher.tell(call)
-
-    def _show(self, step: StepFacts) -> None:
-        if self._run.on_step is None:
-            return
-        try:
-            self._run.on_step(step)
-        except Exception:  # it is the user's, and only looks on
-            _LOG.warning("on_step failed at step %d of update %s", step.step_id, step.update_id, exc_info=True)
 
 
 def _keep(books: Books, steps: Sequence[StepFacts]) -> None:

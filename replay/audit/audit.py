@@ -1,6 +1,6 @@
 """Audit: a run or a partition folded again, from its first record or from an anchor, and held against the log."""
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -60,24 +60,19 @@ class _Chains:
     """Chain heads that were noted somewhere: by checkpoints in the log, or elsewhere by whoever asks."""
 
     wanted: set[str]
-    _recent: deque[str] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
-    _known: dict[str, int] = field(default_factory=dict)
     noted: list[tuple[str, str, str]] = field(default_factory=list)
     """Place, checkpoint and chain of those that no recent decision has."""
+    _recent: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    """The latest, in order: two decisions have never the same."""
 
     def take(self, derived: Derived) -> None:
         record = derived.record if derived.decision.record_type == CheckpointSaved.__name__ else None
-        if isinstance(record, CheckpointSaved) and record.chain and record.chain not in self._known:
+        if isinstance(record, CheckpointSaved) and record.chain and record.chain not in self._recent:
             self.noted.append((derived.stored.place, record.checkpoint.id, record.chain))
-        chain = derived.decision.chain
-        self.wanted.discard(chain)
-        if len(self._recent) == _REMEMBERED:
-            oldest = self._recent[0]
-            self._known[oldest] -= 1
-            if not self._known[oldest]:
-                del self._known[oldest]
-        self._recent.append(chain)
-        self._known[chain] = self._known.get(chain, 0) + 1
+        self.wanted.discard(derived.decision.chain)
+        self._recent[derived.decision.chain] = None
+        if len(self._recent) > _REMEMBERED:
+            self._recent.popitem(last=False)
 
 
 def stretch_of(log: LogSource, settings: Settings, wanted: OffsetRange | None, run_id: str | None) -> Stretch:

@@ -17,6 +17,7 @@ from rollbook.replay.audit.report import keep, lines, plain
 from rollbook.replay.audit.rules import Instead, parse_instead
 from rollbook.replay.audit.whatif import what_if
 from rollbook.replay.history.file import FileLog
+from rollbook.replay.history.options import Heads, RunOnly, TargetTexts
 from rollbook.replay.history.progress import progress
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.targets import Targets, opened
@@ -27,23 +28,9 @@ app = typer.Typer(help="Derive every decision of a history again.")
 
 @app.command("audit", epilog="Example: rollbook audit --run my-run")
 def audit_command(
-    targets: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[RANGE|FILE]...",
-            help="lifecycle:PARTITION:START-END, or exported files to take it from.",
-            show_default=False,
-        ),
-    ] = None,
-    run: Annotated[str | None, typer.Option("--run", help="Only this run; without a range all of it.")] = None,
-    head: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="HASH",
-            help="A chain head noted elsewhere, which some decision must have; repeatable.",
-            show_default=False,
-        ),
-    ] = None,
+    targets: TargetTexts = None,
+    run: RunOnly = None,
+    head: Heads = None,
     anchor: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="A sealed file that ends where the range begins.", show_default=False),

@@ -9,6 +9,7 @@ import typer
 from rollbook.infra.settings import Topic
 from rollbook.replay.audit.audit import stretch_of
 from rollbook.replay.audit.decisions import Stretch
+from rollbook.replay.history.options import Heads, TargetTexts
 from rollbook.replay.history.progress import progress
 from rollbook.replay.history.targets import Targets, opened
 from rollbook.replay.prove.asked import read_asked
@@ -23,14 +24,7 @@ app = typer.Typer(help="Say what went into a policy's weights.")
 @app.command("prove", epilog="Example: rollbook prove --run my-run --policy 12 --absent eval.txt")
 def prove_command(
     run: Annotated[str, typer.Option("--run", help="The run.")],
-    targets: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[RANGE|FILE]...",
-            help="lifecycle:PARTITION:START-END, from the run's first record on; or exported files to take it from.",
-            show_default=False,
-        ),
-    ] = None,
+    targets: TargetTexts = None,
     policy: Annotated[
         int | None, typer.Option(min=0, metavar="VERSION", help="The policy.", show_default=False)
     ] = None,
@@ -54,14 +48,7 @@ def prove_command(
             show_default=False,
         ),
     ] = None,
-    head: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="HASH",
-            help="A chain head noted elsewhere, which some decision must have; repeatable.",
-            show_default=False,
-        ),
-    ] = None,
+    head: Heads = None,
     limit: Annotated[int, typer.Option(min=0, max=1_000_000_000, help="Rows of each table.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="All of it, an object a line.")] = False,
 ) -> None:

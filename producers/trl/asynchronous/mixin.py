@@ -10,10 +10,10 @@ from rollbook.producers.trl.asynchronous.forward import Watched
 from rollbook.producers.trl.asynchronous.reading import arrival_of, conditions_of
 from rollbook.producers.trl.asynchronous.session import AsyncSession
 from rollbook.producers.trl.asynchronous.taps import Packer, Queue
+from rollbook.producers.trl.callback import Callback
 from rollbook.producers.trl.reading import checkpoint_folder, policy_of, resumed_folder
-from rollbook.producers.trl.resuming import Resumed
+from rollbook.producers.trl.resuming import resumed_from
 from rollbook.producers.trl.run import LedgerRun, checked
-from rollbook.producers.trl.saved import check, read
 from rollbook.producers.trl.session import NothingReleased
 from rollbook.schemas.errors import BadInput, RollbookError
 from rollbook.schemas.records.common import PolicyRef
@@ -193,9 +193,7 @@ class AsyncLedgerMixin(_Trainer):
     def _ledger_session(self) -> AsyncSession:
         run, weights, resumed = self._ledger_run, policy_of(self), None
         if self._ledger_resumes:
-            folder = resumed_folder(self, self._ledger_resumes)
-            resumed = Resumed(*read(folder))
-            check(resumed.saved, folder, run_id=run.run_id, learner_id=run.learner_id, weights=weights)
+            resumed = resumed_from(resumed_folder(self, self._ledger_resumes), run, weights)
         kept = int(self.args.max_staleness)
         if run.enforcement is Enforcement.GATE and run.max_lag < kept:
             _LOG.warning(
@@ -251,9 +249,7 @@ class AsyncLedgerMixin(_Trainer):
         return found
 
 
-class _Steps:
-    """A callback by TRL's protocol: its base class would need transformers to be imported here."""
-
+class _Steps(Callback):
     def __init__(self, trainer: AsyncLedgerMixin) -> None:
         self._trainer = trainer
 
@@ -262,12 +258,3 @@ class _Steps:
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
         self._trainer.ledger_stepped()
-
-    def __getattr__(self, event: str) -> Any:
-        if not event.startswith("on_"):
-            raise AttributeError(event)
-        return _ignore
-
-
-def _ignore(*_: Any, **__: Any) -> None:
-    return None

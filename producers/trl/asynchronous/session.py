@@ -1,10 +1,8 @@
 """Where an asynchronous training stands: the rows that wait, the optimizer step under way, what is not yet recorded."""
 
 import logging
-import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -19,7 +17,8 @@ from rollbook.producers.trl.asynchronous.books import (
 )
 from rollbook.producers.trl.asynchronous.intake import Arrival, Formed, Intake
 from rollbook.producers.trl.asynchronous.step import Step
-from rollbook.producers.trl.facts import Conditions, Generation, MicroStep, StepFacts
+from rollbook.producers.trl.facts import Conditions, Generation, MicroStep
+from rollbook.producers.trl.guard import Guard
 from rollbook.producers.trl.resuming import Resumed
 from rollbook.producers.trl.run import LedgerRun
 from rollbook.producers.trl.saved import Saved, write
@@ -37,7 +36,7 @@ _LOG = logging.getLogger("rollbook.producers")
 Ask = Callable[[AsyncBooks], frozenset[str]]
 
 
-class AsyncSession:
+class AsyncSession(Guard):
     """The training's thread calls it. In gate mode it waits for the ledger and raises; in observe mode it does neither,
     and after a failure of its own it does nothing at all. `max_staleness` is TRL's."""
 
@@ -49,9 +48,9 @@ class AsyncSession:
         max_staleness: int,
         resumed: Resumed | None = None,
     ) -> None:
+        super().__init__(observes=run.enforcement is Enforcement.OBSERVE)
         self._run = run
         self._conditions = conditions
-        self._observes = run.enforcement is Enforcement.OBSERVE
         self._max_staleness = max_staleness
         self._policies = {initial.version: initial}
         self._policy = initial
@@ -64,8 +63,6 @@ class AsyncSession:
         self._last_update = "" if resumed is None else resumed.saved.last_update
         self._unreleased: list[str] = []
         self._unrecorded: deque[Step] = deque()
-        self._is_over = False
-        self.seconds = 0.0
         self._books: AsyncBooks | None = None
         self._watcher: Watcher[AsyncBooks] | None = None
         self._untold: list[Ask] = []
@@ -76,11 +73,6 @@ class AsyncSession:
             self._books.open()
 
     @property
-    def is_over(self) -> bool:
-        """Whether nothing more is recorded."""
-        return self._is_over
-
-    @property
     def may_refuse(self) -> bool:
         """Whether rows may have to leave the loss."""
         return not self._observes
@@ -89,20 +81,6 @@ class AsyncSession:
     def lost(self) -> int:
         """In observe mode: what was not told to the ledger."""
         return 0 if self._watcher is None else self._watcher.lost
-
-    @contextmanager
-    def guarded(self) -> Iterator[None]:
-        """In observe mode whatever goes wrong in the block ends the recording, and the training goes on."""
-        began = time.perf_counter()
-        try:
-            yield
-        except Exception:
-            if not self._observes:
-                raise
-            self._is_over = True
-            _LOG.warning("training goes on unrecorded from here on", exc_info=True)
-        finally:
-            self.seconds += time.perf_counter() - began
 
     def formed(self, tokens: Sequence[object]) -> int:
         """TRL has formed a micro-batch of these rows; its number."""
@@ -210,7 +188,7 @@ class AsyncSession:
     def close(self, error: BaseException | None) -> None:
         """The training has ended, or has failed."""
         try:
-            if not self._is_over:
+            if not self.is_over:
                 with self.guarded():
                     self._end(error)
         finally:
@@ -282,7 +260,7 @@ class AsyncSession:
             members = [one for group in step.groups for one in self.intake.members(group)]
             facts = step.facts(members, self._conditions)
             self._ask(lambda books, facts=facts: _nothing(books.stepped(facts)))  # type: ignore[misc]
-            self._show(facts)
+            self._run.show(facts)
 
     @property
     def _now(self) -> Step:
@@ -301,14 +279,6 @@ class AsyncSession:
         told, self._untold = tuple(self._untold), []
         if self._watcher is not None and told:
             self._watcher.tell(lambda books: [ask(books) for ask in told])
-
-    def _show(self, step: StepFacts) -> None:
-        if self._run.on_step is None:
-            return
-        try:
-            self._run.on_step(step)
-        except Exception:  # it is the user's, and only looks on
-            _LOG.warning("on_step failed at update %s", step.update_id, exc_info=True)
 
 
 def _nothing(_: object) -> frozenset[str]:
