@@ -17,6 +17,7 @@ import fastavro
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 from pydantic import ValidationError
 
+from rollbook.schemas import writing
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.common import Header, Lifecycle
 from rollbook.schemas.registry import RECORDS
@@ -77,11 +78,10 @@ def make(model: type[P], **fields: object) -> P:
 
 def encode(record: Part) -> bytes:
     """The record in single-object encoding."""
-    prefix, schema, inside = _writer_of(type(record))
-    out = io.BytesIO()
-    out.write(prefix)
-    fastavro.schemaless_writer(out, schema, _fields(record, inside))
-    return out.getvalue()
+    prefix, write = _writer_of(type(record))
+    out = [prefix]
+    write(out, record)
+    return b"".join(out)
 
 
 def decode(data: bytes) -> Part:
@@ -150,56 +150,13 @@ def _content(data: bytes, start: int) -> str:
     return digest.hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class _Inside:
-    """A field that holds a record or several, and what those hold. `branch` is its name in a union with null: a branch
-    that is named need not be found by trying."""
-
-    name: str
-    many: bool
-    branch: str
-    inside: "tuple[_Inside, ...]"
-
-
-def _fields(record: Part, inside: tuple[_Inside, ...]) -> dict[str, Any]:
-    """A record as fastavro takes it. Not by `model_dump`, which would copy each row of a decision that names many."""
-    if not inside:
-        return record.__dict__
-    fields = dict(record.__dict__)
-    for part in inside:
-        value = fields[part.name]
-        if part.many:
-            fields[part.name] = [_fields(one, part.inside) for one in value]
-        elif value is not None:
-            written = _fields(value, part.inside)
-            fields[part.name] = (part.branch, written) if part.branch else written
-    return fields
-
-
 @cache
-def _writer_of(model: type[Part]) -> tuple[bytes, Any, tuple[_Inside, ...]]:
-    """Prefix, schema, and the fields that hold records."""
+def _writer_of(model: type[Part]) -> tuple[bytes, writing.Write]:
+    """What records of a model begin with, and what writes them."""
     for prefix, writer in _writers().items():
         if writer.model is model and writer.is_current:
-            return MARKER + prefix, writer.schema, _inside_of(writer.schema, {})
+            return MARKER + prefix, writing.writer(writer.schema)
     raise TypeError(f"{model.__name__} is not a record of the contract")
-
-
-def _inside_of(schema: Any, known: dict[str, Any]) -> tuple[_Inside, ...]:
-    """The fields of a record's schema that hold records. `known`: the records defined further up, named here only."""
-    known[schema["name"]] = schema
-    found = []
-    for field in schema["fields"]:
-        kind, many, branch = field["type"], False, ""
-        if isinstance(kind, list):
-            kind = kind[1]
-            branch = kind if isinstance(kind, str) else kind.get("name", "")
-        elif isinstance(kind, dict) and kind["type"] == "array":
-            kind, many = kind["items"], True
-        record = known.get(kind) if isinstance(kind, str) else kind
-        if record is not None and record["type"] == "record":
-            found.append(_Inside(field["name"], many, branch, _inside_of(record, known)))
-    return tuple(found)
 
 
 def shipped_schemas() -> Iterator[tuple[str, Any]]:

@@ -34,8 +34,11 @@ class Unkept(Log):
 class LongRun:
     """One run, version by version."""
 
-    def __init__(self, log: Log | None = None, *, groups: int = 25, horizon: int = 4) -> None:
+    def __init__(self, log: Log | None = None, *, groups: int = 25, horizon: int = 4, single: bool = False) -> None:
+        """`single`: each trajectory is dispatched and rewarded by a record of its own, as servers do that answer one
+        request at a time; else a group's rewards come together."""
         self.groups = groups
+        self.single = single
         self.history = History(log=log or Unkept())
         self.history.opened(horizon=horizon, max_lag=2, workers=_WORKERS, lease_ms=60_000)
         self.history.learner(incarnation="a process")
@@ -67,15 +70,21 @@ class LongRun:
             group = self._name()
             members = [self._name() for _ in range(GROUP_SIZE)]
             for sample, name in enumerate(members):
+                if self.single:
+                    history.dispatched(name, version, group=group, sample=sample, of=GROUP_SIZE)
                 if at == 0 and sample == 0:
                     history.failed(name, version, group=group, sample=sample, of=GROUP_SIZE)
                 else:
                     history.generated(name, version, group=group, sample=sample, of=GROUP_SIZE)
-            history.rewarded(*members[1:] if at == 0 else members)
+            for rewarded in self._together(members[1:] if at == 0 else members):
+                history.rewarded(*rewarded)
             if at == 1:
                 history.discarded(*members, reason=DiscardReason.ZERO_VARIANCE)
         history.dispatched(self._name(), version)
         history.rewarded(self._name())
+
+    def _together(self, members: list[str]) -> list[list[str]]:
+        return [[name] for name in members] if self.single else [members]
 
     def _train(self, update: str) -> None:
         history, learner_policy = self.history, policy(self.version)
