@@ -8,15 +8,19 @@ from typing import Annotated, Any
 import typer
 
 from rollbook.infra.looking.show import SHOWN, at, console, print_json, shown
+from rollbook.infra.settings import Topic
 from rollbook.processors.ledger.keys import parse_key
 from rollbook.replay.audit.anchor import anchor_of
 from rollbook.replay.audit.audit import stretch_of
 from rollbook.replay.audit.report import lines
+from rollbook.replay.audit.seal import Sealed, plan
 from rollbook.replay.audit.seal import seal as seal_stretch
+from rollbook.replay.history.container import ANCHOR
 from rollbook.replay.history.export import export as export_ranges
 from rollbook.replay.history.export import is_of_run
 from rollbook.replay.history.options import RunOnly, TargetTexts
 from rollbook.replay.history.progress import progress
+from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import StoredRecord
 from rollbook.replay.history.targets import Targets, opened
 from rollbook.replay.text import plural, visible
@@ -55,35 +59,66 @@ def export(
 
 @app.command(epilog="Example: rollbook history seal lifecycle:0:- --payloads --out sealed.avro")
 def seal(
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The file to write; it must not exist.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", metavar="FILE|DIR", help="The file to write; it must not exist. Of several partitions a folder."
+        ),
+    ],
     targets: TargetTexts = None,
     run: RunOnly = None,
     anchor: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The sealed file that ends where the range begins.", show_default=False),
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="The sealed file that ends where the range begins; of several partitions one each.",
+            show_default=False,
+        ),
     ] = None,
     payloads: Annotated[
         bool, typer.Option("--payloads", help="Also the payloads that the sealed records name.")
     ] = False,
 ) -> None:
-    """Audit a range of the lifecycle topic, or a run, and write it with an anchor behind it.
+    """Audit ranges of the lifecycle topic, or a run, and write each with an anchor behind it.
 
-    The file holds the decided records, their decisions, and the state that they lead to with its digest: an audit of
-    what follows starts there (`rollbook audit RANGE --anchor FILE`), so that the sealed range may leave Kafka. Note the
-    printed chain heads elsewhere: they tell a history that was rewritten. Exits 1, and writes nothing, where the range
-    does not pass its audit.
+    A file holds the decided records, their decisions, and the state that they lead to with its digest: an audit of what
+    follows starts there (`rollbook audit RANGE --anchor FILE`), so that what is sealed may leave Kafka. It is of one
+    partition; ranges of several become files of a folder, named by partition and first offset. Note the printed chain
+    heads elsewhere: they tell a history that was rewritten.
+
+    Exits 1 where a range does not pass its audit, or nothing of it is decided, and does not write that one.
     """
     with opened(targets or (), run) as of, progress() as watch:
-        if len(of.ranges) > 1 and run is None:
-            raise BadInput("a seal is of one partition: name one range of the lifecycle topic, or --run RUN")
-        stretch = stretch_of(of.log, of.settings, of.ranges[0], run)
-        before = None if anchor is None else anchor_of(anchor)
-        sealed = seal_stretch(of.log, of.settings, stretch, out, before=before, payloads=payloads, watch=watch)
-    print("\n".join(lines(sealed.report)))
-    if sealed.exported is None or sealed.anchor is None:
-        raise AnswerNo("nothing was sealed: the range has no decided record, or does not pass its audit")
-    print(f"anchor: before {stretch.lifecycle}:{stretch.partition}:{sealed.anchor.next_offset}  {sealed.anchor.digest}")
-    print(f"written: {visible(sealed.exported.path, limit=4096)}")
+        stretches = [stretch_of(of.log, of.settings, one, run) for one in _lifecycle(of)]
+        planned = plan(stretches, [anchor_of(one) for one in anchor or ()], out)
+        left_out = []
+        for one in planned:
+            done = seal_stretch(
+                of.log, of.settings, one.stretch, one.out, before=one.before, payloads=payloads, watch=watch
+            )
+            print("\n".join((*lines(done.report), *_sealed(done))))
+            if done.exported is None:
+                left_out.append(f"{one.stretch.lifecycle}:{one.stretch.partition}")
+    if left_out:
+        raise AnswerNo(f"not sealed: {', '.join(left_out)} has no decided record there, or does not pass its audit")
+
+
+def _lifecycle(of: Targets) -> list[OffsetRange]:
+    topic = of.settings.topic(Topic.LIFECYCLE)
+    found = [one for one in of.ranges if of.are_named or one.topic == topic]
+    if not found:
+        raise BadInput(f"nothing of {topic} is in the files: export it, too")
+    return found
+
+
+def _sealed(done: Sealed) -> Iterator[str]:
+    note = done.anchor
+    if note is not None and done.exported is not None:
+        yield f"anchor: before {note.lifecycle}:{note.partition}:{note.next_offset}  {note.digest}"
+        yield f"written: {visible(done.exported.path, limit=4096)}"
+        if note.run is None:  # else those of other runs lie there, too
+            held = (str(one) for one in done.exported.sections if one.topic != ANCHOR and not one.only_referenced)
+            yield f"may leave Kafka: {', '.join(held)}"
 
 
 @app.command(epilog="Example: rollbook history show lifecycle:0:0-100 --type Commit")

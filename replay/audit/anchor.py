@@ -30,8 +30,8 @@ class Anchor:
         if found != self.note.digest:
             yield Finding(Kind.ANCHOR_DIFFERS, self.place, "its state", {"digest": self.note.digest}, {"digest": found})
 
-    def ledger(self, stretch: Stretch) -> Ledger:
-        """The state to fold the stretch into. Raises BadInput for a stretch that does not begin where it ends."""
+    def check_fits(self, stretch: Stretch) -> None:
+        """Raises BadInput for a stretch that does not begin where it ends, or of another run."""
         note = self.note
         mine = (note.lifecycle, note.partition, note.next_offset)
         if mine != (stretch.lifecycle, stretch.partition, stretch.within.first):
@@ -41,7 +41,11 @@ class Anchor:
             )
         if note.run is not None and note.run != stretch.run_id:
             raise BadInput(f"{self.place} is the state of run {note.run} alone: add --run {note.run}")
-        rebuild = Rebuild(note.partition, note.topic_partitions, stretch.run_id)
+
+    def ledger(self, stretch: Stretch) -> Ledger:
+        """The state to fold the stretch into. Raises BadInput where it does not fit it."""
+        self.check_fits(stretch)
+        rebuild = Rebuild(self.note.partition, self.note.topic_partitions, stretch.run_id)
         for key, value in self.rows:
             rebuild.take(key, value)
         return rebuild.ledger()

@@ -1,18 +1,23 @@
 """Seal: an audited stretch as a file with an anchor behind it, so that the stretch may leave Kafka."""
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rollbook.infra.settings import Settings
 from rollbook.replay.audit.anchor import Anchor, digest_of
-from rollbook.replay.audit.audit import AuditReport, audit
+from rollbook.replay.audit.audit import Audited, AuditReport, audit
 from rollbook.replay.audit.decisions import Stretch
 from rollbook.replay.audit.ledger import rows_of
 from rollbook.replay.history.container import AnchorNote
+from rollbook.replay.history.decisions import DecisionLog
 from rollbook.replay.history.export import Exported, export
 from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import LogSource
+from rollbook.replay.text import visible
+from rollbook.schemas.errors import BadInput, EnvironmentFault
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +27,50 @@ class Sealed:
     report: AuditReport
     exported: Exported | None
     anchor: AnchorNote | None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A stretch to seal: from which anchor, and into which file."""
+
+    stretch: Stretch
+    before: Anchor | None
+    out: Path
+
+
+def plan(stretches: Sequence[Stretch], anchors: Sequence[Anchor], out: Path) -> tuple[Planned, ...]:
+    """One file for each stretch, of a partition each: `out` itself or, of several or where it is a folder, one in it
+    that is named by partition and first offset. Raises BadInput where anything is in the way, before one is written."""
+    partitions = [one.partition for one in stretches]
+    before = {one.note.partition: one for one in anchors}
+    for known, what in ((partitions, "ranges"), ([one.note.partition for one in anchors], "anchors")):
+        for twice in (one for one in known if known.count(one) > 1):
+            raise BadInput(
+                f"two {what} are of partition {twice}: a seal is of one range; seal the next from its anchor"
+            )
+    for one in (before[other] for other in before if other not in partitions):
+        raise BadInput(f"{one.place} is of {one.note.lifecycle}:{one.note.partition}, and no range is: leave it out")
+    in_folder = len(stretches) > 1 or out.is_dir()
+    planned = [Planned(one, before.get(one.partition), out / _name(one) if in_folder else out) for one in stretches]
+    for each in planned:
+        if each.before is not None:
+            each.before.check_fits(each.stretch)
+        if os.path.lexists(each.out):
+            raise BadInput(f"{visible(each.out)} exists: a seal replaces nothing; give another --out, or remove it")
+    if in_folder:
+        _make(out)
+    return tuple(planned)
+
+
+def _name(stretch: Stretch) -> str:
+    return f"lifecycle-{stretch.partition}-{stretch.within.first}.avro"
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise EnvironmentFault(f"{visible(folder)} cannot be made ({fault.strerror}): give another --out") from None
 
 
 def seal(
@@ -51,7 +100,7 @@ def seal(
     )
     ranges = [
         OffsetRange(stretch.lifecycle, stretch.partition, stretch.within.first, decided_to),
-        OffsetRange(stretch.decisions, stretch.partition, audited.decisions.first, audited.decisions.end),
+        OffsetRange(stretch.decisions, stretch.partition, _behind(log, stretch, audited), audited.decisions.end),
     ]
     done = export(
         log,
@@ -65,3 +114,11 @@ def seal(
         watch=watch,
     )
     return Sealed(audited.report, done, note)
+
+
+def _behind(log: LogSource, stretch: Stretch, audited: Audited) -> int:
+    """The offset behind the decision before the stretch's first: markers lie between, and without them the files of two
+    seals, one after the other, would not join."""
+    decisions = DecisionLog(log, stretch.decisions, stretch.partition)
+    before = next(decisions.before(audited.decisions.first), None)
+    return decisions.bounds.first if before is None else before.stored.offset + 1

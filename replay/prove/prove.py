@@ -33,6 +33,7 @@ from rollbook.replay.prove.proof import (
 )
 from rollbook.replay.prove.rows import OfCommit, Rows, commits_of
 from rollbook.replay.prove.seen import Committed, Seen
+from rollbook.replay.prove.whole import check_joined
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.run import ArtifactKind
@@ -72,9 +73,10 @@ def prove(
 
     `stretch` is of one run, from its first record on; `heads`: chain heads noted elsewhere, which some decision must
     have, or the history was rewritten. Raises BadInput where the history does not fit (with the place), does not begin
-    with the run, or has no such policy; OutOfRange, EnvironmentFault.
+    with the run, lies in files that do not join, or has no such policy; OutOfRange, EnvironmentFault.
     """
     assert stretch.run_id is not None, "a proof is of one run"
+    check_joined(log, stretch)
     size = stretch.within.end - stretch.within.first
     deriver, seen = Deriver(log, stretch, Ledger(stretch.partition, log.partitions(stretch.lifecycle))), Seen(asked)
     run, unknown = deriver.ledger.run(stretch.run_id), set(heads)
