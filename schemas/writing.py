@@ -104,7 +104,10 @@ def _long(out: list[bytes], value: int) -> None:
 
 
 def _text(out: list[bytes], value: str) -> None:
-    _bytes(out, value.encode())
+    encoded = value.encode()
+    length = len(encoded)
+    out.append(_SMALL[length] if length < _PAST_TABLE else _varint(length))
+    out.append(encoded)
 
 
 def _bytes(out: list[bytes], value: bytes) -> None:

@@ -1,111 +1,164 @@
-"""What an audit costs: its time against the plain read of the same range in the same run, and its memory as the range
-grows while the live state does not:
+"""What an audit costs: its time against the plain read of the same range in the same run, from an exported file and
+from Kafka, and its memory as the range grows while the live state does not:
 
-    python -m rollbook.tests.benchmarks.audit --versions 500 2500
+    python -m rollbook.tests.benchmarks.audit --versions 500 2500 --kafka
 
-A version has about 240 lifecycle records of 200 trajectories.
+A version has 107 lifecycle records of 32 trajectories, each dispatched, generated and rewarded by a record of its own;
+with `--together` it has 237 of 200, whose groups are rewarded and trained on by one record, so that a record does more.
+Both topics of the range are read.
 """
 
 import argparse
+import pickle
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rollbook.infra.settings import Settings
-from rollbook.processors.ledger.fold import Folded, SourceRecord
+from confluent_kafka import Producer
+
+from rollbook.infra.broker import EmbeddedBroker
+from rollbook.infra.settings import Settings, Topic
 from rollbook.replay.audit.audit import audit, stretch_of
 from rollbook.replay.history.container import Contents, Section, write
 from rollbook.replay.history.file import FileLog
+from rollbook.replay.history.kafka import KafkaLog
 from rollbook.replay.history.ranges import OffsetRange
-from rollbook.replay.history.source import StoredRecord
+from rollbook.replay.history.source import LogSource, StoredRecord
 from rollbook.tests.benchmarks.long_run import LongRun
 from rollbook.tests.processors.log import Log
+from rollbook.tests.session_broker import own_topics
 
-SETTINGS = Settings()
-LIFECYCLE, DECISIONS = (f"{SETTINGS.topic_prefix}{name}" for name in ("lifecycle", "decisions"))
+TOPICS = (Topic.LIFECYCLE, Topic.DECISIONS)
 
 
-class Kept(Log):
-    """Keeps the records and decisions of one version."""
+class Spooled(Log):
+    """Writes what is folded to two files, since a long run does not fit the memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         super().__init__()
-        self.records: list[SourceRecord] = []
-        self.folded: list[Folded] = []
+        self._paths = [folder / topic.value for topic in TOPICS]
+        self._files = [path.open("wb") for path in self._paths]
+        self.count = 0
+
+    def forget(self) -> None:
+        """Write what was folded since the last time."""
+        for record, folded in zip(self.records, self.folded, strict=True):
+            for file, value in zip(self._files, (record.value, folded.encoded), strict=True):
+                pickle.dump((record.key, value), file)
+        self.count += len(self.records)
+        self.records.clear()
+        self.folded.clear()
+
+    def stored(self, topic: Topic, name: str) -> Iterator[StoredRecord]:
+        """The records of a topic, at the offsets that they have where nothing else was ever written."""
+        at = TOPICS.index(topic)
+        self._files[at].close()
+        with self._paths[at].open("rb") as file:
+            for offset in range(self.count):
+                key, value = pickle.load(file)  # our own, of a moment ago
+                yield StoredRecord(name, 0, offset, offset, key, value)
 
 
-def made(versions: int) -> Iterator[tuple[list[SourceRecord], list[Folded]]]:
-    """A long run, version by version."""
-    log = Kept()
-    run = LongRun(log)
-    for _ in run.versions(versions):
-        yield log.records, log.folded
-        log.records.clear()
-        log.folded.clear()
+def exported(path: Path, settings: Settings, versions: int, together: bool) -> None:
+    """A long run as a file."""
+    with TemporaryDirectory() as folder:
+        log = Spooled(Path(folder))
+        run = LongRun(log) if together else LongRun(log, groups=4, single=True)
+        for _ in run.versions(versions):
+            log.forget()
+        names = {topic: settings.topic(topic) for topic in TOPICS}
+        contents = Contents(
+            topic_prefix=settings.topic_prefix,
+            partitions=dict.fromkeys(names.values(), 1),
+            sections=tuple(Section(topic=name, partition=0, start=0, end=log.count) for name in names.values()),
+        )
+        write(path, contents, [log.stored(topic, name) for topic, name in names.items()])
 
 
-def exported(folder: Path, versions: int) -> Path:
-    """A long run as a file; made twice, since it does not fit the memory."""
-    path, ends = folder / f"{versions}.avro", sum(len(records) for records, _ in made(versions))
-
-    def lifecycle() -> Iterator[StoredRecord]:
-        for records, _ in made(versions):
-            for one in records:
-                yield StoredRecord(LIFECYCLE, one.partition, one.offset, one.offset, one.key, one.value)
-
-    def decisions() -> Iterator[StoredRecord]:
-        for _, folded in made(versions):
-            for one in folded:
-                source, key = one.decision.source, one.decision.run_id.encode()
-                yield StoredRecord(DECISIONS, source.partition, source.offset, source.offset, key, one.encoded)
-
-    partition = next(made(1))[0][0].partition
-    sections = tuple(Section(topic=topic, partition=partition, start=0, end=ends) for topic in (LIFECYCLE, DECISIONS))
-    counts = Log().ledger.topic_partitions
-    contents = Contents(
-        topic_prefix=SETTINGS.topic_prefix, partitions={LIFECYCLE: counts, DECISIONS: counts}, sections=sections
-    )
-    write(path, contents, [lifecycle(), decisions()])
-    return path
-
-
-def measure(path: Path) -> None:
-    """In a process of its own: one line of figures."""
+def sent(path: Path, settings: Settings) -> None:
+    """The file's records into the topics of the same names."""
+    producer = Producer({"bootstrap.servers": settings.bootstrap_servers, "linger.ms": 20, "enable.idempotence": True})
     with FileLog([path]) as log:
-        (section, *_) = log.sections
-        began = time.perf_counter()
-        read = sum(1 for one in log.sections for _ in log.read(one.topic, one.partition, one.start, one.end))
-        plain = time.perf_counter() - began
-        stretch = stretch_of(log, SETTINGS, OffsetRange(LIFECYCLE, section.partition), None)
-        began = time.perf_counter()
-        report = audit(log, SETTINGS, stretch, payloads=False).report
-        audited = time.perf_counter() - began
+        for one in log.sections:
+            for record in log.read(one.topic, one.partition, one.start, one.end):
+                producer.produce(record.topic, record.value, record.key, record.partition)
+                if record.offset % 10_000 == 0:
+                    producer.flush()
+    assert producer.flush(60) == 0, "the log did not arrive"
+
+
+def measure(log: LogSource, source: str, settings: Settings) -> None:
+    """In a process of its own: one line of figures."""
+    topics = [settings.topic(topic) for topic in TOPICS]
+    stretch = stretch_of(log, settings, OffsetRange(topics[0], 0), None)
+    plain = min(_plain(log, topics) for _ in range(2))
+    began = time.perf_counter()
+    report = audit(log, settings, stretch, payloads=False).report
+    audited = time.perf_counter() - began
     assert report.passed, report.findings
-    assert report.decided * 2 == read
+    assert report.decided == stretch.within.end
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-    print(f"| {report.decided:,} | {plain:.1f} | {audited:.1f} | {audited / plain:.1f} | {peak:.0f} |", flush=True)
+    figures = f"{report.decided:,} | {plain:.1f} | {audited:.1f} | {audited / plain:.1f} | {peak:.0f}"
+    print(f"| {source} | {figures} |", flush=True)
+
+
+def _plain(log: LogSource, topics: Iterable[str]) -> float:
+    """Seconds to read the records, and no more."""
+    began = time.perf_counter()
+    for topic in topics:
+        bounds = log.bounds(topic, 0)
+        for _ in log.read(topic, 0, bounds.first, bounds.end):
+            pass
+    return time.perf_counter() - began
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--versions", type=int, nargs="+", default=[50, 250])
+    parser.add_argument("--together", action="store_true", help="groups rewarded and trained on by one record")
+    parser.add_argument("--kafka", action="store_true", help="also from a broker")
     parser.add_argument("--file", type=Path, help="measure this file alone")
+    parser.add_argument("--topics", nargs=2, metavar=("SERVERS", "PREFIX"), help="measure these topics alone")
     asked = parser.parse_args()
-    if asked.file is not None:
-        measure(asked.file)
-        return
-    print(
-        "| lifecycle records | plain read, s | audit, s | ratio | peak memory, MiB |\n|---|---|---|---|---|", flush=True
-    )
-    with TemporaryDirectory() as folder:
-        for versions in asked.versions:
-            path = exported(Path(folder), versions)
-            subprocess.run([sys.executable, "-m", __spec__.name, "--file", str(path)], check=True)
+    if asked.topics is not None:
+        settings = Settings(bootstrap_servers=asked.topics[0], topic_prefix=asked.topics[1])
+        with KafkaLog(settings) as log:
+            measure(log, "Kafka", settings)
+    elif asked.file is not None:
+        with FileLog([asked.file]) as file:
+            measure(file, "file", Settings(topic_prefix=file.topic_prefix))
+    else:
+        _all(asked.versions, asked.together, asked.kafka)
+
+
+def _all(counts: Iterable[int], together: bool, kafka: bool) -> None:
+    print("| source | lifecycle records | plain read, s | audit, s | ratio | peak memory, MiB |")
+    print("|---|---|---|---|---|---|", flush=True)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory()))
+        broker = stack.enter_context(EmbeddedBroker()) if kafka else None
+        for versions in counts:
+            path = folder / f"{versions}.avro"
+            if broker is None:
+                exported(path, Settings(), versions, together)
+                _apart("--file", str(path))
+            else:
+                with own_topics(broker.bootstrap_servers, 1) as settings:
+                    exported(path, settings, versions, together)
+                    sent(path, settings)
+                    _apart("--file", str(path))
+                    _apart("--topics", broker.bootstrap_servers, settings.topic_prefix)
             path.unlink()
+
+
+def _apart(*args: str) -> None:
+    assert __spec__ is not None
+    subprocess.run([sys.executable, "-m", __spec__.name, *args], check=True)
 
 
 if __name__ == "__main__":
