@@ -106,14 +106,15 @@ def audit(
     anchor: Anchor | None = None,
     heads: Iterable[str] = (),
     payloads: bool = True,
+    may_be_empty: bool = False,
     watch: Watch = lambda *_: None,
 ) -> Audited:
     """Fold the stretch again and compare all that can be derived. `anchor`: the state before its first record, for one
     that does not begin at the log's first; `heads`: chain heads noted elsewhere, which some decision must have;
-    `payloads`: also compute drift and digests again.
+    `payloads`: also compute drift and digests again; `may_be_empty`: a stretch in which nothing is decided is no error.
 
-    What does not fit is in the report. Raises BadInput for a stretch whose beginning needs an anchor, OutOfRange,
-    EnvironmentFault.
+    What does not fit is in the report. Raises BadInput for a stretch whose beginning needs an anchor, or in which
+    nothing is decided, OutOfRange, EnvironmentFault.
     """
     ledger = _ledger_before(stretch, log.partitions(stretch.lifecycle), anchor)
     before = frozenset(head.chain for head in _heads(ledger, None))
@@ -136,6 +137,8 @@ def audit(
     if evidence is not None:
         findings += evidence.finish()
     findings += _unknown_chains(log, stretch, chains, before)
+    if not findings and not may_be_empty:
+        check_decided(stretch, deriver)
     unchecked = _unchecked(evidence)
     if not differs:  # else the state is not that of the log
         try:
@@ -155,6 +158,20 @@ def audit(
         unchecked=tuple(unchecked),
     )
     return Audited(report, ledger, deriver.decided_to, deriver.decisions)
+
+
+def check_decided(stretch: Stretch, deriver: Deriver) -> None:
+    """To find nothing wrong in nothing is no answer. Raises BadInput where no record of the stretch is decided."""
+    if deriver.decided:
+        return
+    place = f"{stretch.lifecycle}:{stretch.partition}:{stretch.within.first}-{stretch.within.end}"
+    whose = "no record" if stretch.run_id is None else f"no record of run {visible(stretch.run_id)}"
+    if deriver.undecided:
+        raise BadInput(
+            f"{place}: {whose} has a decision in {stretch.decisions}:{stretch.partition}: give all of the decisions, "
+            "too, or start the processor where none were made yet"
+        )
+    raise BadInput(f"{place}: there is {whose}: see that run and range are those that you mean")
 
 
 def _ledger_before(stretch: Stretch, partitions: int, anchor: Anchor | None) -> Ledger:

@@ -28,6 +28,7 @@ from rollbook.processors.ledger.lag import behavior_of, known_policy, lag_of
 from rollbook.processors.ledger.store import Run, behavior_version, is_open
 from rollbook.processors.reasons import Reason
 from rollbook.replay.audit.anchor import Anchor
+from rollbook.replay.audit.audit import check_decided
 from rollbook.replay.audit.decisions import Derived, Deriver, Differs, Stretch
 from rollbook.replay.audit.findings import MEANING
 from rollbook.replay.audit.rules import Instead
@@ -74,6 +75,7 @@ def what_if(
             f"{found.place}: {found.what}: {MEANING[found.kind]}; `rollbook audit` shows both sides, and without its "
             "history nothing can be said of what would have been"
         ) from None
+    check_decided(stretch, deriver)
     watch("judged", size, size)
     return WhatIfReport(
         lifecycle=stretch.lifecycle,
