@@ -1,6 +1,7 @@
 """`rollbook history export`, `seal` and `show`: offset ranges of the log as a file, and as a page."""
 
 from collections.abc import Iterator
+from functools import reduce
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -89,8 +90,9 @@ def seal(
     Exits 1 where a range does not pass its audit, or nothing of it is decided, and does not write that one.
     """
     with opened(targets or (), run) as of, progress() as watch:
-        stretches = [stretch_of(of.log, of.settings, one, run) for one in _lifecycle(of)]
-        planned = plan(stretches, [anchor_of(one) for one in anchor or ()], out)
+        anchors = [anchor_of(one) for one in anchor or ()]
+        wanted = [reduce(lambda found, before: before.begin(found), anchors, one) for one in _lifecycle(of)]
+        planned = plan([stretch_of(of.log, of.settings, one, run) for one in wanted], anchors, out)
         left_out = []
         for one in planned:
             done = seal_stretch(

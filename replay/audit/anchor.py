@@ -3,7 +3,7 @@ gone. It is part of a sealed file."""
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rollbook.processors.ledger.fold import Ledger
@@ -12,6 +12,7 @@ from rollbook.replay.audit.decisions import Stretch
 from rollbook.replay.audit.findings import Finding, Kind
 from rollbook.replay.history.container import AnchorNote
 from rollbook.replay.history.file import FileLog
+from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
 
@@ -29,6 +30,11 @@ class Anchor:
         found = digest_of(self.note.next_offset, self.rows)
         if found != self.note.digest:
             yield Finding(Kind.ANCHOR_DIFFERS, self.place, "its state", {"digest": self.note.digest}, {"digest": found})
+
+    def begin(self, wanted: OffsetRange) -> OffsetRange:
+        """A range whose START is left open begins here."""
+        here = (wanted.topic, wanted.partition) == (self.note.lifecycle, self.note.partition)
+        return replace(wanted, start=self.note.next_offset) if here and wanted.start is None else wanted
 
     def check_fits(self, stretch: Stretch) -> None:
         """Raises BadInput for a stretch that does not begin where it ends, or of another run."""

@@ -86,7 +86,8 @@ def audit_command(
         if len(wanted) > 1 and (head or anchor):
             raise BadInput("--head and --anchor are of one partition: name its range, or --run RUN")
         before = None if anchor is None else anchor_of(anchor)
-        stretches = [stretch_of(of.log, of.settings, one, run) for one in wanted]
+        from_there = wanted if before is None else [before.begin(one) for one in wanted]
+        stretches = [stretch_of(of.log, of.settings, one, run) for one in from_there]
         found = [
             audit(of.log, of.settings, one, anchor=before, heads=head or (), payloads=payloads, watch=watch).report
             for one in stretches
@@ -114,7 +115,7 @@ def _what_if(texts: Sequence[str], run: str | None, anchor: Path | None, instead
         if len(wanted) > 1 and anchor:
             raise BadInput("--anchor is of one partition: name its range, or --run RUN")
         before = None if anchor is None else anchor_of(anchor)
-        for one in wanted:
+        for one in wanted if before is None else map(before.begin, wanted):
             found = what_if(of.log, stretch_of(of.log, of.settings, one, run), instead, anchor=before, watch=watch)
             print(json.dumps(whatif_report.plain(found)) if as_json else "\n".join(whatif_report.lines(found)))
 

@@ -7,11 +7,10 @@ from pathlib import Path
 
 from rollbook.infra.settings import Settings
 from rollbook.replay.audit.anchor import Anchor, digest_of
-from rollbook.replay.audit.audit import Audited, AuditReport, audit
+from rollbook.replay.audit.audit import AuditReport, audit
 from rollbook.replay.audit.decisions import Stretch
 from rollbook.replay.audit.ledger import rows_of
 from rollbook.replay.history.container import AnchorNote
-from rollbook.replay.history.decisions import DecisionLog
 from rollbook.replay.history.export import Exported, export
 from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.ranges import OffsetRange
@@ -95,12 +94,13 @@ def seal(
         partition=stretch.partition,
         topic_partitions=audited.ledger.topic_partitions,
         next_offset=decided_to,
+        next_decision=audited.decisions.end,
         run=stretch.run_id,
         digest=digest_of(decided_to, rows),
     )
     ranges = [
         OffsetRange(stretch.lifecycle, stretch.partition, stretch.within.first, decided_to),
-        OffsetRange(stretch.decisions, stretch.partition, _behind(log, stretch, audited), audited.decisions.end),
+        OffsetRange(stretch.decisions, stretch.partition, _behind(log, stretch, before), audited.decisions.end),
     ]
     done = export(
         log,
@@ -116,9 +116,8 @@ def seal(
     return Sealed(audited.report, done, note)
 
 
-def _behind(log: LogSource, stretch: Stretch, audited: Audited) -> int:
-    """The offset behind the decision before the stretch's first: markers lie between, and without them the files of two
-    seals, one after the other, would not join."""
-    decisions = DecisionLog(log, stretch.decisions, stretch.partition)
-    before = next(decisions.before(audited.decisions.first), None)
-    return decisions.bounds.first if before is None else before.stored.offset + 1
+def _behind(log: LogSource, stretch: Stretch, before: Anchor | None) -> int:
+    """Where the decisions of the seal before end, not where the first of this one lies: between them are markers and
+    decisions of other runs, over which the files of both would not join."""
+    first = log.bounds(stretch.decisions, stretch.partition).first
+    return first if before is None else max(first, before.note.next_decision)

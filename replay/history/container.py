@@ -77,8 +77,8 @@ class Section(BaseModel):
 
 
 class AnchorNote(BaseModel):
-    """The last section holds the ledger's rows as they are before this offset of the lifecycle topic. `run`: of this
-    run alone; `digest`: over the offset and the rows."""
+    """The last section holds the ledger's rows as they are before this offset of the lifecycle topic. `next_decision`:
+    behind the last decision before; `run`: of this run alone; `digest`: over the offset and the rows."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -86,6 +86,7 @@ class AnchorNote(BaseModel):
     partition: int = Field(ge=0)
     topic_partitions: int = Field(ge=1)
     next_offset: int = Field(ge=0)
+    next_decision: int = Field(default=0, ge=0)
     run: str | None = None
     digest: str
 

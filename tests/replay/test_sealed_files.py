@@ -74,6 +74,34 @@ def test_they_join_also_where_the_sealed_part_has_left_the_log(story: Story, tmp
     assert (report.passed, report.decided, report.undecided) == (True, story.end, 0)
 
 
+def test_seals_of_a_run_join_over_records_and_decisions_of_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the anchor on, wherever the next record of the run lies."""
+    story = Story().opened()
+    other = Story("run-b", log=story.log, ledger=story.ledger).opened()
+    middle = story.end
+    story.update("u0", [group(story, "a", "sums")])
+    policy(story, 1, 0, "u0")
+    other.update("theirs", [group(other, "z", "products")])
+    ranges = [OffsetRange(LIFECYCLE, 0), OffsetRange(DECISIONS, 0)]
+    whole = str(export(story.log, SETTINGS, ranges, tmp_path / "whole.avro").path)
+    folder = tmp_path / "sealed"
+    folder.mkdir()
+    ask = ["history", "seal", whole, "--run", story.run_id, "--out", str(folder)]
+    assert rollbook([*ask, f"lifecycle:0:-{middle}"]) == 0
+    first = folder / "lifecycle-0-0.avro"
+    assert anchor_of(first).note.next_offset < middle - 1, "the last records below are of the other run"
+    assert rollbook([*ask, "--anchor", str(first)]) == 0
+    files = sorted(map(str, folder.iterdir()))
+    assert len(files) == 2
+    capsys.readouterr()
+    assert rollbook(["prove", "--run", story.run_id, "--policy", "1", *files]) == 0
+    assert "1 update, 1 optimizer step, 2 trajectories" in capsys.readouterr().out
+    assert rollbook(["audit", "--run", story.run_id, *files]) == 0
+    assert "not decided yet" not in capsys.readouterr().out
+
+
 def test_a_proof_from_sealed_files_and_the_rest_is_that_of_the_whole_log(story: Story, tmp_path: Path) -> None:
     stretch = stretch_of(story.log, SETTINGS, None, story.run_id)
     asked = Asked.of(task_ids=["sums", "tensors"])
@@ -138,7 +166,7 @@ def test_partitions_are_sealed_into_a_folder(tmp_path: Path, capsys: pytest.Capt
     assert "may leave Kafka: t.lifecycle:0:0-6, t.decisions:0:0-" in told
     assert f"written: {first[1]}" in told
     anchors = [part for path in first for part in ("--anchor", str(path))]
-    rest = [whole, "lifecycle:0:6-", "lifecycle:1:7-"]
+    rest = [whole, "lifecycle:0:-", "lifecycle:1:7-"]
     assert rollbook(["history", "seal", *rest, *anchors, "--out", str(folder)]) == 0
     assert sorted(folder.iterdir()) == sorted([*first, folder / "lifecycle-0-6.avro", folder / "lifecycle-1-7.avro"])
     for partition, begin in ((0, 6), (1, 7)):
