@@ -11,6 +11,7 @@ from rollbook.replay.audit.decisions import Derived, Deriver, Differs, Stretch
 from rollbook.replay.audit.evidence import Checked, EvidenceCheck
 from rollbook.replay.audit.findings import Finding, Kind
 from rollbook.replay.audit.ledger import NotHere, check_ledger
+from rollbook.replay.history.narrowed import narrowed_to
 from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import Bounds, LogSource
@@ -76,7 +77,8 @@ class _Chains:
 
 
 def stretch_of(log: LogSource, settings: Settings, wanted: OffsetRange | None, run_id: str | None) -> Stretch:
-    """What to audit: a range of the lifecycle topic, or the partition of a run. Raises BadInput, OutOfRange."""
+    """What to audit: a range of the lifecycle topic, or the partition of a run; of files that were narrowed to a run
+    that run alone. Raises BadInput, OutOfRange."""
     lifecycle, decisions = settings.topic(Topic.LIFECYCLE), settings.topic(Topic.DECISIONS)
     if wanted is None:
         if run_id is None:
@@ -84,7 +86,10 @@ def stretch_of(log: LogSource, settings: Settings, wanted: OffsetRange | None, r
         wanted = OffsetRange(lifecycle, partition_of(run_id, log.partitions(lifecycle)))
     if wanted.topic != lifecycle:
         raise BadInput(f"{wanted}: decisions are derived from {lifecycle}: give a range of that")
-    return Stretch(lifecycle, decisions, wanted.partition, wanted.resolved(log), run_id)
+    within = wanted.resolved(log)
+    return Stretch(
+        lifecycle, decisions, wanted.partition, within, narrowed_to(log, lifecycle, wanted.partition, run_id)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +147,9 @@ def audit(
     unchecked = _unchecked(evidence)
     if not differs:  # else the state is not that of the log
         try:
-            findings += check_ledger(log, settings.topic(Topic.LEDGER), ledger, deriver.decided_to, stretch.run_id)
+            findings += check_ledger(
+                log, settings.topic(Topic.LEDGER), ledger, _stands(deriver, stretch), stretch.run_id
+            )
         except NotHere as reason:
             unchecked.append(f"the compacted ledger: {reason}")
     report = AuditReport(
@@ -183,6 +190,12 @@ def _ledger_before(stretch: Stretch, partitions: int, anchor: Anchor | None) -> 
             "record: audit from there, or give the --anchor of a sealed range that ends here"
         )
     return Ledger(stretch.partition, partitions)
+
+
+def _stands(deriver: Deriver, stretch: Stretch) -> Bounds:
+    """The lifecycle offsets that the ledger may name as the next, so that it is the state behind what was decided:
+    what follows the last decided record in the stretch is of other runs, or of none."""
+    return Bounds(deriver.decided_to, deriver.decided_to if deriver.undecided else stretch.within.end)
 
 
 def _heads(ledger: Ledger, run_id: str | None) -> Iterator[Head]:

@@ -6,7 +6,7 @@ from rollbook.processors.ledger.fold import Ledger
 from rollbook.processors.ledger.keys import POSITION, key_of, parse_key
 from rollbook.processors.ledger.rebuild import Rebuild
 from rollbook.replay.audit.findings import Finding, Kind
-from rollbook.replay.history.source import LogSource, place_of
+from rollbook.replay.history.source import Bounds, LogSource, place_of
 from rollbook.schemas.codec import decode, encode
 from rollbook.schemas.errors import BadInput
 
@@ -17,8 +17,9 @@ class NotHere(Exception):
     """The topic cannot be held against the fold: it stands at another place, or is not to be had."""
 
 
-def check_ledger(log: LogSource, topic: str, ledger: Ledger, decided_to: int, run_id: str | None) -> Iterator[Finding]:
-    """What differs, row by row, of one run or of all. Raises NotHere."""
+def check_ledger(log: LogSource, topic: str, ledger: Ledger, stands: Bounds, run_id: str | None) -> Iterator[Finding]:
+    """What differs, row by row, of one run or of all. `stands`: the lifecycle offsets, both inclusive, that the topic
+    may name as the next, so that nothing was folded into one of both alone. Raises NotHere."""
     partition = ledger.partition
     rebuild = Rebuild(partition, ledger.topic_partitions, run_id)
     places: dict[bytes, str] = {}
@@ -30,9 +31,9 @@ def check_ledger(log: LogSource, topic: str, ledger: Ledger, decided_to: int, ru
             places[key] = stored.place
     except BadInput as problem:
         raise NotHere(str(problem)) from None
-    if rebuild.next_offset != decided_to:
+    if not stands.first <= rebuild.next_offset <= stands.end:
         raise NotHere(
-            f"{topic}:{partition} stands at lifecycle offset {rebuild.next_offset}, the audit at {decided_to}"
+            f"{topic}:{partition} stands at lifecycle offset {rebuild.next_offset}, the audit at {stands.first}"
         )
     yield from _differences(rebuild, dict(rows_of(ledger, run_id)), places, place_of(topic, partition, 0), run_id)
 

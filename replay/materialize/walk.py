@@ -2,14 +2,16 @@
 bundles on disk, or what a replay or a comparison of it says. No more than one is held."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.replay.history.decisions import DecisionLog
+from rollbook.replay.history.narrowed import narrowed_to
 from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import Bounds, LogSource
+from rollbook.replay.history.strays import is_stray
 from rollbook.replay.history.targets import Targets
 from rollbook.replay.materialize.assemble import Assembled, Assembler
 from rollbook.replay.materialize.commits import CommittedUpdate, find_committed
@@ -38,6 +40,11 @@ class Wanted:
     run_id: str | None = None
     update_id: str | None = None
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """Topic and partition of the Commits."""
+        return self.lifecycle.topic, self.lifecycle.partition
+
     @classmethod
     def of_range(cls, found: OffsetRange, settings: Settings) -> "Wanted":
         """All updates committed in an offset range. Raises BadInput for another topic than lifecycle."""
@@ -54,13 +61,17 @@ class Wanted:
 
 
 def wanted_of(of: Targets, update_id: str | None = None) -> list[Wanted]:
-    """What a command was asked for, partition by partition. Raises BadInput for a run and a range at once."""
+    """What a command was asked for, partition by partition; of files that were narrowed to a run that run's. Raises
+    BadInput for a run and a range at once."""
+    if of.run_id is not None and of.are_named:
+        raise BadInput("say which updates: either a RANGE such as lifecycle:0:0-5000, or --run RUN")
     if of.run_id is not None:
-        if of.are_named:
-            raise BadInput("say which updates: either a RANGE such as lifecycle:0:0-5000, or --run RUN")
-        return [Wanted.of_run(of.run_id, of.log, of.settings, update_id)]
-    lifecycle = of.settings.topic(Topic.LIFECYCLE)
-    return [Wanted.of_range(one, of.settings) for one in of.ranges if of.are_named or one.topic == lifecycle]
+        found = [Wanted.of_run(of.run_id, of.log, of.settings, update_id)]
+    else:
+        lifecycle = of.settings.topic(Topic.LIFECYCLE)
+        ranges = [one for one in of.ranges if of.are_named or one.topic == lifecycle]
+        found = [Wanted.of_range(one, of.settings) for one in ranges]
+    return [replace(one, run_id=narrowed_to(of.log, *one.place, one.run_id)) for one in found]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +113,15 @@ def walk(log: LogSource, wanted: Wanted, make: Make[T], watch: Watch = lambda *_
 
 
 def _undecided(log: LogSource, wanted: Wanted, left: Bounds | None) -> Bounds | None:
-    """None where the offsets behind the last decision hold nothing that is wanted: markers, or records of other runs,
-    which a file that was narrowed to one run does not have, nor their decisions."""
+    """None where the offsets behind the last decision hold nothing that is wanted: markers, records of other runs,
+    which a file that was narrowed to one run does not have, nor their decisions, or what belongs to none."""
     if left is None:
         return None
-    key = None if wanted.run_id is None else wanted.run_id.encode()
-    behind = log.read(wanted.lifecycle.topic, wanted.lifecycle.partition, left.first, left.end)
-    return left if any(key in (None, stored.key) for stored in behind) else None
+    behind, partitions = log.read(*wanted.place, left.first, left.end), log.partitions(wanted.lifecycle.topic)
+    if wanted.run_id is not None:
+        key = wanted.run_id.encode()
+        behind = (stored for stored in behind if stored.key == key and not is_stray(stored, partitions))
+    return None if next(behind, None) is None else left
 
 
 def _made(gatherer: Gatherer, update: CommittedUpdate, make: Make[T], form: Form) -> Made[T]:
