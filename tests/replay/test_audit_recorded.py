@@ -12,10 +12,12 @@ from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.materialize.materialize import Wanted, materialize
 from rollbook.replay.prove.prove import OfPolicy, prove
+from rollbook.schemas.codec import decode_as
+from rollbook.schemas.records.decision import Decision
 from rollbook.tests.producers.trl.recorded import Story, read_log, settings_of
 from rollbook.tests.replay.materialized import tree
-from rollbook.tests.replay.story import LIFECYCLE, SETTINGS
-from rollbook.tests.replay.test_prove_recorded import recorded
+from rollbook.tests.replay.recorded_histories import recorded
+from rollbook.tests.replay.story import DECISIONS, LIFECYCLE, SETTINGS
 
 WITHOUT_PAYLOADS = ("every-record", "walk-gate", "walk-observe", "demo")
 
@@ -29,6 +31,22 @@ def test_a_recorded_history_audits_clean(name: str) -> None:
         assert report.findings == ()
         assert report.undecided == 0
         assert report.decided > 20
+
+
+def test_what_the_first_line_names_is_in_them() -> None:
+    decided, changed = set(), set()
+    for name in (*WITHOUT_PAYLOADS, *(story.value for story in Story)):
+        found = recorded(name)
+        partition = found.stretch.partition
+        bounds = found.log.bounds(DECISIONS, partition)
+        for stored in found.log.read(DECISIONS, partition, bounds.first, bounds.end):
+            decision = decode_as(Decision, stored.value or b"")
+            decided.add((decision.record_type, decision.reason))
+            changed |= {change.predicate for change in decision.mass_changes}
+    aborted = {("Abort", "update_failed"), ("Abort", "operator")}
+    assert decided >= aborted | {("LeaseExpired", "lease_expired"), ("LeaseExpired", "in_doubt"), ("", "undecodable")}
+    assert changed >= {"updates rolled back", "policies orphaned", "trajectories quarantined with an orphaned policy"}
+    assert {recorded(name).observed for name in ("walk-gate", "walk-observe")} == {False, True}
 
 
 @pytest.mark.parametrize("story", list(Story))
