@@ -11,6 +11,7 @@ from rollbook.replay.audit.decisions import Derived, Deriver, Differs, Stretch
 from rollbook.replay.audit.evidence import Checked, EvidenceCheck
 from rollbook.replay.audit.findings import Finding, Kind
 from rollbook.replay.audit.ledger import NotHere, check_ledger
+from rollbook.replay.audit.lookup import Lookup
 from rollbook.replay.history.narrowed import narrowed_to
 from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.ranges import OffsetRange
@@ -110,13 +111,15 @@ def audit(
     *,
     anchor: Anchor | None = None,
     heads: Iterable[str] = (),
+    sealed: LogSource | None = None,
     payloads: bool = True,
     may_be_empty: bool = False,
     watch: Watch = lambda *_: None,
 ) -> Audited:
     """Fold the stretch again and compare all that can be derived. `anchor`: the state before its first record, for one
     that does not begin at the log's first; `heads`: chain heads noted elsewhere, which some decision must have;
-    `payloads`: also compute drift and digests again; `may_be_empty`: a stretch in which nothing is decided is no error.
+    `sealed`: what lies before the anchor, where the log may have it no more; `payloads`: also compute drift and digests
+    again; `may_be_empty`: a stretch in which nothing is decided is no error.
 
     What does not fit is in the report. Raises BadInput for a stretch whose beginning needs an anchor, or in which
     nothing is decided, OutOfRange, EnvironmentFault.
@@ -125,7 +128,8 @@ def audit(
     before = frozenset(head.chain for head in _heads(ledger, None))
     findings: list[Finding] = [] if anchor is None else list(anchor.check())
     deriver, chains = Deriver(log, stretch, ledger), _Chains(set(heads) - before)
-    evidence = EvidenceCheck(log, stretch.lifecycle, stretch.partition) if payloads else None
+    lookup = Lookup((log,) if sealed is None else (log, sealed))
+    evidence = EvidenceCheck(lookup, stretch.lifecycle, stretch.partition) if payloads else None
     size = stretch.within.end - stretch.within.first
     differs = False
     try:
@@ -228,9 +232,11 @@ def _all_chains(log: LogSource, stretch: Stretch, wanted: set[str]) -> set[str]:
 def _unchecked(evidence: EvidenceCheck | None) -> list[str]:
     if evidence is None:
         return ["drift and recordings: not asked for"]
-    found = []
-    if evidence.checked.unmeasured:
-        found.append(f"drift of {evidence.checked.unmeasured:,} admitted rows: shown without their log-probs")
-    if evidence.checked.gone:
-        found.append(f"{evidence.checked.gone:,} payloads: the log does not have them any more")
-    return found
+    checked = evidence.checked
+    counts = {
+        "drift of {} admitted rows: no log-probs were kept": checked.without_log_probs,
+        "drift of {} admitted rows: their Generated is not to be had, before the range": checked.without_generated,
+        "drift of {} rows: refused for other evidence than they were generated with": checked.refused,
+        "{} payloads: the log does not have them any more": checked.gone,
+    }
+    return [text.format(f"{count:,}") for text, count in counts.items() if count]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -81,7 +82,8 @@ def audit_command(
             raise BadInput("--with says what would have been, and checks no --head or --bundle and keeps no --report")
         _what_if(targets or (), run, anchor, parse_instead(instead), as_json)
         return
-    with opened(targets or (), run) as of, progress() as watch:
+    behind = nullcontext() if anchor is None else FileLog([anchor])
+    with opened(targets or (), run) as of, behind as sealed, progress() as watch:
         wanted = _wanted(of)
         if len(wanted) > 1 and (head or anchor):
             raise BadInput("--head and --anchor are of one partition: name its range, or --run RUN")
@@ -89,7 +91,16 @@ def audit_command(
         from_there = wanted if before is None else [before.begin(one) for one in wanted]
         stretches = [stretch_of(of.log, of.settings, one, run) for one in from_there]
         found = [
-            audit(of.log, of.settings, one, anchor=before, heads=head or (), payloads=payloads, watch=watch).report
+            audit(
+                of.log,
+                of.settings,
+                one,
+                anchor=before,
+                heads=head or (),
+                sealed=sealed,
+                payloads=payloads,
+                watch=watch,
+            ).report
             for one in stretches
         ]
         changed = list(of.log.verify()) if isinstance(of.log, FileLog) else []

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rollbook.processors.gates import abs_log_ratio
+from rollbook.processors.reasons import Reason
 from rollbook.replay.audit.decisions import Derived
 from rollbook.replay.audit.findings import Finding, Kind
-from rollbook.replay.history.source import LogSource, StoredRecord
+from rollbook.replay.audit.lookup import Lookup, batches
+from rollbook.replay.history.source import StoredRecord
 from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode_as
 from rollbook.schemas.digests import (
     FloatArray,
@@ -20,8 +22,7 @@ from rollbook.schemas.digests import (
     mask_of,
     trajectory_evidence_digest,
 )
-from rollbook.schemas.errors import BadInput
-from rollbook.schemas.payload_io import PayloadCorrupt, join, place_of
+from rollbook.schemas.payload_io import PayloadCorrupt, place_of
 from rollbook.schemas.records.common import PayloadRef
 from rollbook.schemas.records.payload import CurrentLogProbs, SegmentPayload, StepRecording
 from rollbook.schemas.records.rollout import Generated
@@ -29,26 +30,48 @@ from rollbook.schemas.records.update import Admit, AdmitItem, RecordingSealed
 
 _AT_ONCE = 256
 """How many rows are looked up together: each look-up in Kafka costs a jump."""
+_LOOKED_AT = frozenset((Admit.__name__, RecordingSealed.__name__))
 
 
 @dataclass(slots=True)
 class Checked:
-    """What was computed again, and what could not be. Unmeasured: an Admit without its log-probs; gone: payloads that
-    the log does not have any more."""
+    """What was computed again, and what could not be: rows whose log-probs nobody kept, rows whose Generated is not to
+    be had, rows that the ledger refused since their evidence was another one (what they show follows from nothing),
+    and payloads that are not there any more."""
 
     admits: int = 0
-    unmeasured: int = 0
+    without_log_probs: int = 0
+    without_generated: int = 0
+    refused: int = 0
     recordings: int = 0
     gone: int = 0
+
+    @property
+    def unmeasured(self) -> int:
+        return self.without_log_probs + self.without_generated
 
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """One row of an Admit: where the Admit lies, and where the row was generated."""
+    """One row of an Admit: where the Admit lies, what it shows and with which log-probs, and where the row was
+    generated."""
 
     place: str
     item: AdmitItem
+    current: PayloadRef
     generated_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row, and the log-probs of its segments."""
+
+    shown: _Shown
+    segments: tuple[PayloadRef, ...]
+
+    @property
+    def refs(self) -> tuple[PayloadRef, ...]:
+        return (self.shown.current, *self.segments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +86,7 @@ class _Sealed:
 class EvidenceCheck:
     """Takes what the deriver derives; its findings come some records later, and the rest with `finish`."""
 
-    log: LogSource
+    lookup: Lookup
     lifecycle: str
     partition: int
     checked: Checked = field(default_factory=Checked)
@@ -71,82 +94,87 @@ class EvidenceCheck:
     _sealed: list[_Sealed] = field(default_factory=list)
 
     def take(self, derived: Derived) -> Iterator[Finding]:
+        if derived.decision.record_type not in _LOOKED_AT:  # others need not be decoded
+            return
         record = derived.record
         if isinstance(record, Admit):
-            offsets = {one.trajectory_id: one.generated_offset for one in derived.decision.items}
-            for item in record.items:
-                offset = offsets.get(item.trajectory_id)
-                if item.payload is None or offset is None:
-                    self.checked.unmeasured += 1
-                else:
-                    self._shown.append(_Shown(derived.stored.place, item, offset))
+            yield from self._admit(derived, record)
         elif isinstance(record, RecordingSealed):
             yield from self._seal(derived.stored, record)
-        if len(self._shown) >= _AT_ONCE:
-            yield from self._check_shown()
-        if len(self._sealed) >= _AT_ONCE:
-            yield from self._check_sealed()
 
     def finish(self) -> Iterator[Finding]:
         yield from self._check_shown()
         yield from self._check_sealed()
+
+    def _admit(self, derived: Derived, record: Admit) -> Iterator[Finding]:
+        """Row by row as it was decided: one of a rejected Admit was shown to nobody."""
+        decided = {one.trajectory_id: one for one in derived.decision.items}
+        for item in record.items:
+            answer = decided.get(item.trajectory_id)
+            if answer is None:
+                continue
+            if answer.reason == Reason.EVIDENCE_MISMATCH:
+                self.checked.refused += 1
+            elif item.payload is None:
+                self.checked.without_log_probs += 1
+            elif answer.generated_offset is None:
+                self.checked.without_generated += 1
+            else:
+                self._shown.append(_Shown(derived.stored.place, item, item.payload, answer.generated_offset))
+            if len(self._shown) >= _AT_ONCE:
+                yield from self._check_shown()
 
     def _seal(self, stored: StoredRecord, record: RecordingSealed) -> Iterator[Finding]:
         digest = digest_of_digests([one.payload.sha256 for one in record.recordings])
         if digest != record.digest:
             what = f"the seal of rank {record.rank} of update {record.update_id}"
             yield Finding(Kind.RECORDING_DIFFERS, stored.place, what, {"digest": record.digest}, {"digest": digest})
-        self._sealed += [_Sealed(stored.place, record, one.payload, one.step_id) for one in record.recordings]
+        for one in record.recordings:
+            self._sealed.append(_Sealed(stored.place, record, one.payload, one.step_id))
+            if len(self._sealed) >= _AT_ONCE:
+                yield from self._check_sealed()
 
     def _check_sealed(self) -> Iterator[Finding]:
         sealed, self._sealed = self._sealed, []
-        for one, payload in zip(sealed, self._payloads([one.ref for one in sealed]), strict=True):
-            if payload is None:
-                self.checked.gone += 1
-                continue
-            self.checked.recordings += 1
-            what = f"rank {one.record.rank} step {one.step_id} of update {one.record.update_id}, sealed at {one.place}"
-            if isinstance(payload, PayloadCorrupt):
-                yield Finding(Kind.RECORDING_DIFFERS, place_of(one.ref), f"{what}: {payload}", {}, {})
-                continue
-            try:
-                recording = decode_as(StepRecording, payload)
-            except (UndecodableRecord, ContractViolation) as problem:
-                yield Finding(Kind.RECORDING_DIFFERS, place_of(one.ref), f"{what}: {problem}", {}, {})
-                continue
-            said = {"update_id": recording.update_id, "rank": str(recording.rank), "step_id": str(recording.step_id)}
-            wanted = {"update_id": one.record.update_id, "rank": str(one.record.rank), "step_id": str(one.step_id)}
-            if said != wanted:
-                yield Finding(Kind.RECORDING_DIFFERS, place_of(one.ref), what, said, wanted)
+        for together in batches(sealed, lambda one: one.ref.size):
+            for one, payload in zip(together, self.lookup.payloads([one.ref for one in together]), strict=True):
+                if payload is None:
+                    self.checked.gone += 1
+                else:
+                    self.checked.recordings += 1
+                    yield from _recording_differs(one, payload)
 
     def _check_shown(self) -> Iterator[Finding]:
         shown, self._shown = self._shown, []
-        generated = self._generated({one.generated_offset for one in shown})
-        refs: list[PayloadRef] = []
-        for one in shown:
-            record = generated.get(one.generated_offset)
-            assert one.item.payload is not None, "rows without one are unmeasured"
-            refs.append(one.item.payload)
-            refs += [segment.payload for segment in record.segments if segment.payload is not None] if record else []
-        found = dict(zip(map(place_of, refs), self._payloads(refs), strict=True))
-        for one in shown:
-            yield from self._check_row(one, generated.get(one.generated_offset), found)
+        generated = self.lookup.records(self.lifecycle, self.partition, {one.generated_offset for one in shown})
+        for together in batches(self._rows(shown, generated), lambda row: sum(ref.size for ref in row.refs)):
+            refs = [ref for row in together for ref in row.refs]
+            found = dict(zip(refs, self.lookup.payloads(refs), strict=True))
+            for row in together:
+                yield from self._check_row(row, found)
 
-    def _check_row(
-        self, one: _Shown, record: Generated | None, found: dict[str, bytes | PayloadCorrupt | None]
-    ) -> Iterator[Finding]:
-        assert one.item.payload is not None
-        what = f"trajectory {one.item.trajectory_id} in the Admit at {one.place}"
-        refs = [] if record is None else [segment.payload for segment in record.segments]
-        if record is None or any(ref is None for ref in refs):
-            self.checked.unmeasured += 1
-            return
-        places = [place_of(ref) for ref in (one.item.payload, *refs) if ref is not None]
+    def _rows(self, shown: Iterable[_Shown], generated: dict[int, StoredRecord]) -> Iterator[_Row]:
+        """Those of which everything is kept; the others are counted."""
+        for one in shown:
+            record = _generated(generated.get(one.generated_offset))
+            if record is None:
+                self.checked.without_generated += 1
+                continue
+            segments = [segment.payload for segment in record.segments]
+            kept = tuple(ref for ref in segments if ref is not None)
+            if len(kept) < len(segments):
+                self.checked.without_log_probs += 1
+            else:
+                yield _Row(one, kept)
+
+    def _check_row(self, row: _Row, found: dict[PayloadRef, bytes | PayloadCorrupt | None]) -> Iterator[Finding]:
+        item = row.shown.item
+        what = f"trajectory {item.trajectory_id} in the Admit at {row.shown.place}"
         parts: list[bytes] = []
-        for place in places:
-            part = found[place]
+        for ref in row.refs:
+            part = found[ref]
             if isinstance(part, PayloadCorrupt):
-                yield Finding(Kind.EVIDENCE_DIFFERS, place, f"{what}: {part}", {}, {})
+                yield Finding(Kind.EVIDENCE_DIFFERS, place_of(ref), f"{what}: {part}", {}, {})
                 return
             if part is None:
                 self.checked.gone += 1
@@ -156,59 +184,41 @@ class EvidenceCheck:
             current = floats_of(decode_as(CurrentLogProbs, parts[0]).log_probs)
             segments = [decode_as(SegmentPayload, part) for part in parts[1:]]
         except (UndecodableRecord, ContractViolation) as problem:
-            yield Finding(Kind.EVIDENCE_DIFFERS, places[0], f"{what}: {problem}", {}, {})
+            yield Finding(Kind.EVIDENCE_DIFFERS, place_of(row.shown.current), f"{what}: {problem}", {}, {})
             return
         self.checked.admits += 1
         masks = [mask_of(segment.action_mask) for segment in segments]
         behavior = [floats_of(segment.log_probs) for segment in segments]
-        said, derived = _figures_said(one.item), _figures(current, masks, behavior)
+        said, derived = _figures_said(item), _figures(current, masks, behavior)
         if said != derived:
             names = [name for name in derived if said[name] != derived[name]]
             kind = Kind.EVIDENCE_DIFFERS if names == ["evidence_digest"] else Kind.DRIFT_DIFFERS
             sides = [{name: side[name] for name in names} for side in (said, derived)]
-            yield Finding(kind, one.place, what, sides[0], sides[1])
+            yield Finding(kind, row.shown.place, what, sides[0], sides[1])
 
-    def _generated(self, offsets: Iterable[int]) -> dict[int, Generated]:
-        found = {}
-        try:
-            for stored in self.log.read_at(self.lifecycle, self.partition, offsets):
-                found[stored.offset] = decode_as(Generated, stored.value or b"")
-        except BadInput:  # before the range, and not to be had: the rows are unmeasured
-            pass
-        return found
 
-    def _payloads(self, refs: Sequence[PayloadRef]) -> list[bytes | PayloadCorrupt | None]:
-        """Each payload, what is wrong with it, or None where it is not there any more."""
-        places: dict[tuple[str, int], list[int]] = {}
-        for ref in refs:
-            places.setdefault((ref.topic, ref.partition), []).extend(ref.offsets)
-        chunks = {
-            (*place, stored.offset): stored for place, offsets in places.items() for stored in self._at(place, offsets)
-        }
-        return [
-            self._joined(ref, [chunks.get((ref.topic, ref.partition, offset)) for offset in ref.offsets])
-            for ref in refs
-        ]
+def _generated(stored: StoredRecord | None) -> Generated | None:
+    """None also where what lies before an anchor, which nobody vouches for, is another record."""
+    try:
+        return None if stored is None else decode_as(Generated, stored.value or b"")
+    except (UndecodableRecord, ContractViolation):
+        return None
 
-    def _at(self, place: tuple[str, int], offsets: Sequence[int]) -> Iterator[StoredRecord]:
-        """What is there of these; where one is gone the others are looked for one by one."""
-        try:
-            yield from list(self.log.read_at(*place, offsets))
-        except BadInput:
-            for offset in offsets:
-                try:
-                    yield from list(self.log.read_at(*place, [offset]))
-                except BadInput:
-                    continue
 
-    def _joined(self, ref: PayloadRef, chunks: Sequence[StoredRecord | None]) -> bytes | PayloadCorrupt | None:
-        there = [chunk.value or b"" for chunk in chunks if chunk is not None]
-        if len(there) < len(chunks):
-            return None
-        try:
-            return join(there, ref)
-        except PayloadCorrupt as corrupt:
-            return corrupt
+def _recording_differs(one: _Sealed, payload: bytes | PayloadCorrupt) -> Iterator[Finding]:
+    what = f"rank {one.record.rank} step {one.step_id} of update {one.record.update_id}, sealed at {one.place}"
+    if isinstance(payload, PayloadCorrupt):
+        yield Finding(Kind.RECORDING_DIFFERS, place_of(one.ref), f"{what}: {payload}", {}, {})
+        return
+    try:
+        recording = decode_as(StepRecording, payload)
+    except (UndecodableRecord, ContractViolation) as problem:
+        yield Finding(Kind.RECORDING_DIFFERS, place_of(one.ref), f"{what}: {problem}", {}, {})
+        return
+    said = {"update_id": recording.update_id, "rank": str(recording.rank), "step_id": str(recording.step_id)}
+    wanted = {"update_id": one.record.update_id, "rank": str(one.record.rank), "step_id": str(one.step_id)}
+    if said != wanted:
+        yield Finding(Kind.RECORDING_DIFFERS, place_of(one.ref), what, said, wanted)
 
 
 def _figures_said(item: AdmitItem) -> dict[str, str]:

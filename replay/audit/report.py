@@ -53,6 +53,9 @@ def plain(report: AuditReport) -> dict[str, Any]:
         "undecided": report.undecided,
         "admitted_rows_checked": report.checked.admits,
         "admitted_rows_unmeasured": report.checked.unmeasured,
+        "admitted_rows_without_log_probs": report.checked.without_log_probs,
+        "admitted_rows_without_generated": report.checked.without_generated,
+        "rows_refused_for_evidence": report.checked.refused,
         "recordings_checked": report.checked.recordings,
         "payloads_gone": report.checked.gone,
         "heads": [

@@ -71,6 +71,23 @@ class LogSource(Protocol):
         """The records at these offsets, each once, in ascending order. Raises OutOfRange where one is not there."""
 
 
+def read_there(log: LogSource, topic: str, partition: int, offsets: Iterable[int]) -> Iterator[StoredRecord]:
+    """The records at these offsets that are (still) to be had, each once, in ascending order; the others are left
+    out."""
+    wanted = sorted(set(offsets))
+    read = 0
+    try:
+        for stored in log.read_at(topic, partition, wanted):
+            read += 1
+            yield stored
+    except OutOfRange:  # of which one, the source may know before it reads the first
+        left = wanted[read:]
+        for half in (left[: len(left) // 2], left[len(left) // 2 :]) if len(left) > 1 else ():
+            yield from read_there(log, topic, partition, half)
+    except BadInput:  # there is no such topic or partition
+        return
+
+
 def place_of(topic: str, partition: int, offset: int) -> str:
     """A record's place, for people."""
     return f"{topic}:{partition}@{offset}"

@@ -1,0 +1,64 @@
+"""Records and payloads that an audit looks up, wherever they are to be had: in the log, or in a sealed file before
+it."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from rollbook.replay.history.source import LogSource, StoredRecord, read_there
+from rollbook.schemas.payload_io import PayloadCorrupt, join
+from rollbook.schemas.records.common import PayloadRef
+
+T = TypeVar("T")
+_BYTES_AT_ONCE = 32 * 1024 * 1024
+"""Of payloads that are looked up together: a recording can be of many megabytes, and rows of a few hundred bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """`logs`: where it is looked, one after the other."""
+
+    logs: tuple[LogSource, ...]
+
+    def records(self, topic: str, partition: int, offsets: Iterable[int]) -> dict[int, StoredRecord]:
+        """What is there of these."""
+        found: dict[int, StoredRecord] = {}
+        missing = set(offsets)
+        for log in self.logs:
+            if missing:
+                found.update((stored.offset, stored) for stored in read_there(log, topic, partition, missing))
+                missing -= found.keys()
+        return found
+
+    def payloads(self, refs: Sequence[PayloadRef]) -> list[bytes | PayloadCorrupt | None]:
+        """Each payload, what is wrong with it, or None where it is not there any more."""
+        places: dict[tuple[str, int], list[int]] = {}
+        for ref in refs:
+            places.setdefault((ref.topic, ref.partition), []).extend(ref.offsets)
+        chunks = {place: self.records(*place, offsets) for place, offsets in places.items()}
+        return [_joined(ref, chunks[ref.topic, ref.partition]) for ref in refs]
+
+
+def _joined(ref: PayloadRef, chunks: dict[int, StoredRecord]) -> bytes | PayloadCorrupt | None:
+    there = [chunks[offset].value or b"" for offset in ref.offsets if offset in chunks]
+    if len(there) < len(ref.offsets):
+        return None
+    try:
+        return join(there, ref)
+    except PayloadCorrupt as corrupt:
+        return corrupt
+
+
+def batches(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """The items in order, as many together as may be looked up at once, at least one."""
+    batch: list[T] = []
+    total = 0
+    for item in items:
+        size = size_of(item)
+        if batch and total + size > _BYTES_AT_ONCE:
+            yield batch
+            batch, total = [], 0
+        batch.append(item)
+        total += size
+    if batch:
+        yield batch

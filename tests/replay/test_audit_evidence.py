@@ -1,0 +1,198 @@
+"""What an audit computes again from payloads: every row that can be, each alone, and no more bytes at once than fit."""
+
+import tracemalloc
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rollbook.infra.cli import run as rollbook
+from rollbook.processors.gates import abs_log_ratio
+from rollbook.replay.audit.anchor import Anchor, anchor_of
+from rollbook.replay.audit.audit import AuditReport, audit, stretch_of
+from rollbook.replay.audit.findings import Kind
+from rollbook.replay.audit.lookup import Lookup
+from rollbook.replay.audit.seal import seal
+from rollbook.replay.history.export import export
+from rollbook.replay.history.file import FileLog
+from rollbook.replay.history.ranges import OffsetRange
+from rollbook.replay.history.source import LogSource, StoredRecord, read_there
+from rollbook.schemas.codec import decode
+from rollbook.schemas.digests import digest_of_digests, float32_bytes
+from rollbook.schemas.records.common import PayloadRef
+from rollbook.schemas.records.payload import CurrentLogProbs
+from rollbook.schemas.records.update import AdmitItem, RecordingRef, RecordingSealed
+from rollbook.tests.replay.memory_log import MemoryLog
+from rollbook.tests.replay.story import DECISIONS, LIFECYCLE, PAYLOADS, SETTINGS, Story
+from rollbook.tests.replay.story_parts import ROLLOUT_ID
+
+
+@dataclass
+class Shown(Story):
+    """Admits come with the log-probs that they are computed from; rows whose name begins with `lie` show half of it,
+    those that begin with `other` the evidence of others."""
+
+    def _figures(self, name: str, drift: float) -> AdmitItem:
+        row, item = self.rows[name], super()._figures(name, drift)
+        current = row.log_probs + np.float32(drift)
+        active, total, largest = abs_log_ratio(row.log_probs.tolist(), current.tolist(), row.loss_mask.tolist())
+        shown = CurrentLogProbs(run_id=self.run_id, update_id="u", trajectory_id=name, log_probs=float32_bytes(current))
+        return item.but(
+            active_tokens=active,
+            sum_abs_log_ratio=total / 2 if name.startswith("lie") else total,
+            max_abs_log_ratio=largest,
+            evidence_digest="f" * 64 if name.startswith("other") else item.evidence_digest,
+            payload=self.payload(name, shown),
+        )
+
+
+def audited(story: Story, first: int = 0, anchor: Anchor | None = None, sealed: LogSource | None = None) -> AuditReport:
+    stretch = stretch_of(story.log, SETTINGS, OffsetRange(LIFECYCLE, 0, first), None)
+    return audit(story.log, SETTINGS, stretch, anchor=anchor, sealed=sealed).report
+
+
+@pytest.fixture
+def story() -> Shown:
+    made = Shown()
+    made.opened()
+    return made
+
+
+def sealed_at(story: Story, end: int, path: Path, payloads: bool = True) -> Path:
+    stretch = stretch_of(story.log, SETTINGS, OffsetRange(LIFECYCLE, 0, 0, end), None)
+    assert seal(story.log, SETTINGS, stretch, path, payloads=payloads).exported is not None
+    return path
+
+
+def left_kafka(story: Story, below: int) -> None:
+    """The lifecycle below an offset."""
+    story.log.lose(LIFECYCLE, 0, below)
+
+
+def test_a_row_that_was_generated_before_the_anchor_hides_no_other(story: Shown, tmp_path: Path) -> None:
+    early = story.group("early")
+    middle = story.end
+    file = sealed_at(story, middle, tmp_path / "sealed.avro")
+    story.update("u0", [early, story.group("lie"), story.group("late")])
+    left_kafka(story, middle)
+    report = audited(story, middle, anchor_of(file))
+    assert [one.kind for one in report.findings] == [Kind.DRIFT_DIFFERS] * 2
+    assert (report.checked.admits, report.checked.without_generated) == (4, 2)
+    assert "drift of 2 admitted rows: their Generated is not to be had, before the range" in report.unchecked
+
+
+def test_the_sealed_file_has_what_was_generated_before_its_anchor(
+    story: Shown, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    early = story.group("lie")
+    middle = story.end
+    file = sealed_at(story, middle, tmp_path / "sealed.avro")
+    story.update("u0", [early, story.group("late")])
+    left_kafka(story, middle)
+    with FileLog([file]) as sealed:
+        report = audited(story, middle, anchor_of(file), sealed)
+    assert [one.kind for one in report.findings] == [Kind.DRIFT_DIFFERS] * 2
+    assert (report.checked.admits, report.checked.unmeasured) == (4, 0)
+    ranges = [OffsetRange(LIFECYCLE, 0, middle), OffsetRange(DECISIONS, 0)]
+    rest = export(story.log, SETTINGS, ranges, tmp_path / "rest.avro", payloads=True).path
+    assert rollbook(["audit", str(rest), "--anchor", str(file)]) == 1
+    assert "drift of 4 rows" in capsys.readouterr().out
+
+
+def test_rows_without_log_probs_are_told_from_rows_without_a_generated(story: Shown) -> None:
+    story.keep_payloads = False
+    bare = story.group("bare")
+    story.keep_payloads = True
+    story.update("u0", [bare, story.group("kept")])
+    report = audited(story)
+    assert (report.checked.admits, report.checked.without_log_probs, report.checked.without_generated) == (2, 2, 0)
+    assert "drift of 2 admitted rows: no log-probs were kept" in report.unchecked
+
+
+def test_a_row_that_the_ledger_refused_for_its_evidence_is_no_finding(story: Shown) -> None:
+    """Nobody trained on it: that its figures follow from nothing is why it was refused."""
+    story.reserve("u0", [*story.group("other"), *story.group("kept")])
+    report = audited(story)
+    assert report.findings == ()
+    assert (report.checked.admits, report.checked.refused) == (2, 2)
+    assert "drift of 2 rows: refused for other evidence than they were generated with" in report.unchecked
+
+
+def test_what_is_there_is_read_and_what_is_gone_is_left_out() -> None:
+    log = MemoryLog()
+    for _ in range(40):
+        log.append("t", 0, b"k", b"v")
+    log.lose("t", 0, 20)
+    for offset in (25, 26, 39):
+        log.remove("t", 0, offset)
+    wanted = [0, 3, 21, 25, 26, 27, 39, 39, 30, 1000]
+    assert [one.offset for one in read_there(log, "t", 0, wanted)] == [21, 27, 30]
+    assert list(read_there(log, "t", 1, wanted)) == list(read_there(log, "t", 0, [])) == []
+
+
+MIB = 1024 * 1024
+
+
+class Large(MemoryLog):
+    """A payload of a size at each offset of its topic, made when it is read."""
+
+    data = b"x" * (4 * MIB)
+
+    def read_at(self, topic: str, partition: int, offsets: Iterable[int]) -> Iterator[StoredRecord]:
+        if topic != PAYLOADS:
+            yield from super().read_at(topic, partition, offsets)
+            return
+        for offset in sorted(set(offsets)):
+            yield StoredRecord(topic, partition, offset, 0, b"", bytes(bytearray(self.data)))
+
+
+def test_memory_does_not_grow_with_how_many_recordings_are_sealed() -> None:
+    story = Story(log=Large()).opened()
+    digest = sha256(Large.data).hexdigest()
+    refs = tuple(
+        PayloadRef(topic=PAYLOADS, partition=0, offsets=(at,), size=len(Large.data), sha256=digest) for at in range(40)
+    )
+    group = story.group("a")
+    story.reserve("u0", group)
+    story.start("u0")
+    story.commit("u0", [group])
+    recordings = tuple(RecordingRef(rollout_id=ROLLOUT_ID, step_id=at, payload=ref) for at, ref in enumerate(refs))
+    story._of(RecordingSealed, "u0", rank=0, recordings=recordings, digest=digest_of_digests([digest] * len(refs)))
+    tracemalloc.start()
+    report = audited(story)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert report.checked.recordings == len(refs)
+    assert {one.kind for one in report.findings} == {Kind.RECORDING_DIFFERS}, "they are no recordings"
+    assert 30 * MIB < peak < 60 * MIB, "all of them are 160"
+
+
+def test_records_without_evidence_are_not_decoded_for_it(story: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice the work of the fold, for nothing."""
+    story.update("u0", [story.group("a")])
+    decoded: list[str] = []
+
+    def counting(value: bytes) -> object:
+        record = decode(value)
+        decoded.append(type(record).__name__)
+        return record
+
+    monkeypatch.setattr("rollbook.replay.audit.decisions.decode", counting)
+    assert audited(story).passed
+    assert sorted(decoded) == ["Admit", "RecordingSealed"]
+
+
+def test_payloads_are_looked_for_in_one_place_after_the_other() -> None:
+    one, other = MemoryLog(), MemoryLog()
+    for log in (one, other):
+        for value in (b"a", b"b"):
+            log.append(PAYLOADS, 0, b"k", value)
+    one.remove(PAYLOADS, 0, 0)
+    refs = [
+        PayloadRef(topic=topic, partition=0, offsets=offsets, size=2, sha256=sha256(b"ab").hexdigest())
+        for topic, offsets in ((PAYLOADS, (0, 1)), (PAYLOADS, (0, 2)), ("elsewhere", (0, 1)))
+    ]
+    assert Lookup((one, other)).payloads(refs) == [b"ab", None, None]
