@@ -12,6 +12,7 @@ from rollbook.replay.audit.evidence import Checked, EvidenceCheck
 from rollbook.replay.audit.findings import Finding, Kind
 from rollbook.replay.audit.ledger import NotHere, check_ledger
 from rollbook.replay.audit.lookup import Lookup
+from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.narrowed import narrowed_to
 from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.ranges import OffsetRange
@@ -126,7 +127,8 @@ def audit(
     """
     ledger = _ledger_before(stretch, log.partitions(stretch.lifecycle), anchor)
     before = frozenset(head.chain for head in _heads(ledger, None))
-    findings: list[Finding] = [] if anchor is None else list(anchor.check())
+    findings = [finding for file in (log, sealed) for finding in _changed(file)]
+    findings += [] if anchor is None else anchor.check()
     deriver, chains = Deriver(log, stretch, ledger), _Chains(set(heads) - before)
     lookup = Lookup((log,) if sealed is None else (log, sealed))
     evidence = EvidenceCheck(lookup, stretch.lifecycle, stretch.partition) if payloads else None
@@ -169,6 +171,12 @@ def audit(
         unchecked=tuple(unchecked),
     )
     return Audited(report, ledger, deriver.decided_to, deriver.decisions)
+
+
+def _changed(log: LogSource | None) -> Iterator[Finding]:
+    for one in log.verify() if isinstance(log, FileLog) else ():
+        sides = [{"records": f"{total.records:,}", "sha256": total.digest} for total in (one.there, one.exported)]
+        yield Finding(Kind.FILE_CHANGED, visible(one.path, limit=4096), str(one.section), sides[0], sides[1])
 
 
 def check_decided(stretch: Stretch, deriver: Deriver) -> None:

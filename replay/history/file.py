@@ -49,6 +49,8 @@ class _Part:
     positions: list[int] = field(default_factory=list)
     firsts: list[int] = field(default_factory=list)
     end: int = 0
+    found: Total | None = None
+    """What it really holds, when that was looked through."""
 
     def block_of(self, offset: int) -> int:
         return max(0, bisect_right(self.firsts, offset) - 1)
@@ -58,6 +60,16 @@ class _Part:
         if self.positions:
             window = _Window(self.file, self.header, self.positions[self.block_of(start)], self.end)
             yield from (record for record in _records(window, self.path) if record.offset >= start)
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A section that does not hold what was exported."""
+
+    path: Path
+    section: Section
+    there: Total
+    exported: Total
 
 
 class _Cursor:
@@ -168,16 +180,17 @@ class FileLog:
         for note, part in self._anchors:
             yield note, part.path, part.read(0)
 
-    def verify(self) -> Iterator[str]:
-        """What is wrong with the files: sections whose records are not those that were exported."""
+    def verify(self) -> Iterator[Changed]:
+        """Sections whose records are not those that were exported. Each is looked through once, whoever asks again."""
         anchors = [part for _, part in self._anchors]
         for part in (*(part for parts in self._parts.values() for part in parts), *anchors):
-            running = Running()
-            for record in part.read(part.section.start):
-                running.taken(record)
-            if running.total != part.total:
-                counts = f"{running.total.records} records, exported were {part.total.records}"
-                yield f"{part.path}: {part.section}: {counts}; their digest differs: the file was changed"
+            if part.found is None:
+                running = Running()
+                for record in part.read(part.section.start):
+                    running.taken(record)
+                part.found = running.total
+            if part.found != part.total:
+                yield Changed(part.path, part.section, part.found, part.total)
 
     def close(self) -> None:
         self._open.close()

@@ -1,5 +1,7 @@
 """A pass of the audit says that something was looked at, and all of it: what is missing is told, or is a finding."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,9 +9,12 @@ import pytest
 from rollbook.infra.cli import run as rollbook
 from rollbook.infra.settings import Topic
 from rollbook.replay.audit.audit import AuditReport, audit, stretch_of
+from rollbook.replay.audit.findings import Kind
 from rollbook.replay.audit.rules import Instead
 from rollbook.replay.audit.whatif import what_if
+from rollbook.replay.history.container import write
 from rollbook.replay.history.export import export
+from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.schemas.errors import BadInput
 from rollbook.tests.replay.story import DECISIONS, LIFECYCLE, SETTINGS, Story
@@ -46,3 +51,41 @@ def test_records_without_any_decision_do_not_pass(story: Story) -> None:
     for run_id in (None, story.run_id):
         with pytest.raises(BadInput, match=f"has a decision in {DECISIONS}:0: give all of the decisions"):
             audited(story, run_id)
+
+
+@pytest.mark.parametrize("more", [[], ["--run", "run-a"]])
+def test_a_file_that_was_changed_fails_in_every_form_of_the_answer(
+    story: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str]
+) -> None:
+    """Here a time was changed, which no decision vouches for."""
+    path = changed(story, tmp_path)
+    with FileLog([path]) as log:
+        stretch = stretch_of(log, SETTINGS, OffsetRange(LIFECYCLE, 0), None)
+        for _ in range(2):
+            report = audit(log, SETTINGS, stretch).report
+            assert [one.kind for one in report.findings] == [Kind.FILE_CHANGED]
+    page = tmp_path / "audit.md"
+    assert rollbook(["audit", str(path), *more, "--json", "--report", str(page)]) == 1
+    (found,) = map(json.loads, capsys.readouterr().out.splitlines())
+    (finding,) = found["findings"]
+    assert (found["passed"], finding["kind"], finding["place"]) == (False, "file_changed", str(path))
+    assert finding["there"]["records"] == finding["derived"]["records"]
+    assert finding["there"]["sha256"] != finding["derived"]["sha256"]
+    assert "## Failed" in page.read_text()
+    assert "file_changed" in page.read_text()
+    assert rollbook(["audit", str(path), *more]) == 1
+    assert "FAIL" in capsys.readouterr().out.splitlines()[0]
+
+
+def changed(story: Story, folder: Path) -> Path:
+    """A file in which a record has another time than when it was exported."""
+    whole = [OffsetRange(SETTINGS.topic(topic), 0) for topic in (Topic.LIFECYCLE, Topic.DECISIONS)]
+    with FileLog([export(story.log, SETTINGS, whole, folder / "honest.avro").path]) as log:
+        contents = log.contents[0]
+        records = [list(log.read(one.topic, one.partition, one.start, one.end)) for one in contents.sections]
+    later = replace(records[0][3], timestamp_ms=records[0][3].timestamp_ms + 1)
+    path = folder / "changed.avro"
+    honest, *_ = write(folder / "same.avro", contents, records)
+    other, *_ = write(path, contents, [[*records[0][:3], later, *records[0][4:]], *records[1:]])
+    path.write_bytes(path.read_bytes().replace(other.digest.encode(), honest.digest.encode()))
+    return path
