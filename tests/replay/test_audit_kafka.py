@@ -167,7 +167,8 @@ def test_it_audits_clean_from_kafka_as_from_a_file_without_a_broker(
     from_kafka = ask("audit", *what, "--json")
     found = json.loads(from_kafka)
     assert found["passed"]
-    assert found["admitted_rows_unmeasured"] == found["payloads_gone"] == 0
+    if which != "run":  # behind its last decision lies a dead letter
+        assert (found["undecided"], found["unchecked"]) == (0, [])
     partition = hard.observed_partition if which == "observed" else hard.partition
     assert found["decided"] == sum(run_id in (None, one.run_id) for one in decided(own, partition))
     without_broker()
