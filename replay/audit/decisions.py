@@ -60,6 +60,8 @@ class Stretch:
     partition: int
     within: Bounds
     run_id: str | None = None
+    is_open: bool = False
+    """Whether it was to end where the log does."""
 
 
 class Deriver:
@@ -91,8 +93,8 @@ class Deriver:
                 continue
             yield derived
             said = next(decisions, None)
-        if said is not None:
-            raise Differs(self._gone(said, _decision(said)))
+        if said is not None and (decision := _decision(said)).source.offset < self._stretch.within.end:
+            raise Differs(self._gone(said, decision))
 
     def _records(self) -> Iterator[StoredRecord]:
         of, key = self._stretch, self._key
@@ -106,7 +108,10 @@ class Deriver:
         log = DecisionLog(self._log, of.decisions, of.partition)
         with _no_decision():
             start = log.locate(of.within.first) if of.within.first else log.bounds.first
+        try:
             end = log.locate(of.within.end)
+        except NotADecision:  # told when its turn comes, behind the decisions before it
+            end = log.bounds.end
         for stored in self._log.read(of.decisions, of.partition, start, end) if start < end else ():
             if self._key is None or stored.key == self._key:
                 yield stored
@@ -148,9 +153,9 @@ class Deriver:
             return Finding(Kind.RECORD_CHANGED, stored.place, what, *sides)
         if decision.sequence > folded.decision.sequence == 1 and self._stretch.within.first > 0:
             raise BadInput(
-                f"{stored.place} is the first record of run {visible(decision.run_id)} in the range, and was its "
-                f"{decision.sequence}th: audit from the run's beginning, or give the --anchor of a sealed range that "
-                "ends here"
+                f"{stored.place} is the first record of run {visible(decision.run_id)} in the range, and number "
+                f"{decision.sequence:,} of the run: begin with the run's first record; an audit may also begin at the "
+                "--anchor of a sealed file"
             )
         return self._differs(stored, said, decision, folded)
 

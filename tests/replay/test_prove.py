@@ -395,7 +395,7 @@ def test_by_command_from_a_file(story: Story, tmp_path: Path, capsys: pytest.Cap
         ([], "either --policy VERSION or --artifact HASH"),
         (["--policy", "1", "--artifact", "weights-1"], "either --policy VERSION or --artifact HASH"),
         (["--policy", "1", "decisions:0:-"], "name one range of t.lifecycle"),
-        (["--policy", "1", "lifecycle:0:5-"], "audit from the run's beginning"),
+        (["--policy", "1", "lifecycle:0:5-"], "begin with the run's first record"),
     ],
 )
 def test_bad_questions_are_told(

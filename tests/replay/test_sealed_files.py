@@ -127,7 +127,7 @@ def test_a_proof_of_files_that_do_not_join_is_refused(
     assert rollbook([*ask, str(third), str(first), str(second)]) == 0
     capsys.readouterr()
     assert rollbook([*ask, str(second), str(third)]) == 2
-    assert "audit from the run's beginning" in capsys.readouterr().err
+    assert "begin with the run's first record" in capsys.readouterr().err
     clean = tmp_path / "clean.txt"
     clean.write_text("tensors\n")
     assert rollbook([*ask, str(second), str(third), "--absent", str(clean)]) == 2

@@ -242,7 +242,7 @@ def test_from_an_anchor_in_the_midst_of_an_update(story: Story, tmp_path: Path) 
     story.start("u0")
     story.commit("u0", [ids[1:]], ())
     rest = stretch_of(story.log, SETTINGS, OffsetRange(LIFECYCLE, 0, middle), story.run_id)
-    with pytest.raises(BadInput, match="give the --anchor"):
+    with pytest.raises(BadInput, match="at the --anchor of a sealed file"):
         what_if(story.log, rest, Instead())
     anchor = anchor_of(tmp_path / "sealed.avro")
     for ratio, would in ((0.2, "trained"), (0.001, "policy_drift")):
