@@ -16,6 +16,7 @@ from rollbook.producers.trainer import Trainer
 from rollbook.producers.update_records import UpdateRecords
 from rollbook.schemas.digests import FloatArray, Mask, evidence_digest, trajectory_evidence_digest
 from rollbook.schemas.records.common import Lifecycle, PayloadRef, PolicyRef
+from rollbook.schemas.records.payload import StepRecording
 from rollbook.schemas.records.update import (
     AbortDisposition,
     Admit,
@@ -131,6 +132,10 @@ class Facts:
     def record(self, trainer: Trainer, step_id: int, step: StepArrays, rank: int | None = None) -> None:
         """The recording of a step, or of another rank's share of it."""
         self._of(trainer).recorders.record(step_id, step, rank)
+
+    def record_again(self, trainer: Trainer, recording: StepRecording) -> None:
+        """What was recorded of a step under an update that was undone, and is in the weights as one of this one."""
+        self._of(trainer).recorders.record_again(recording)
 
     def commit(self, trainer: Trainer, done: Done, ranks: Sequence[int] | None = None) -> None:
         """The steps are in the weights. `ranks` are those whose recordings come afterwards, up to `seal`; by default

@@ -6,6 +6,7 @@ from rollbook.producers.outbox import Outbox
 from rollbook.producers.recording import Recorder, StepArrays
 from rollbook.producers.redaction import Redaction
 from rollbook.schemas.records.common import Header, LearnerRef
+from rollbook.schemas.records.payload import StepRecording
 
 
 class Recorders:
@@ -49,12 +50,18 @@ class Recorders:
 
     def record(self, step_id: int, step: StepArrays, rank: int | None = None) -> None:
         """Queue the recording of a rank's share of an optimizer step; by default of this process's rank."""
-        rank = self._rank if rank is None else rank
-        if rank not in self._by_rank:
-            self._by_rank[rank] = self._make(rank)
-        self._by_rank[rank].record(step_id, step)
+        self._of(self._rank if rank is None else rank).record(step_id, step)
+
+    def record_again(self, recording: StepRecording) -> None:
+        """Queue what was recorded of a step in another update, which this one takes the place of."""
+        self._of(recording.rank).record_again(recording)
 
     def seal(self) -> None:
         """Publish for each rank that its recordings are written."""
         for rank in self.ranks:
             self._by_rank[rank].seal()
+
+    def _of(self, rank: int) -> Recorder:
+        if rank not in self._by_rank:
+            self._by_rank[rank] = self._make(rank)
+        return self._by_rank[rank]

@@ -115,8 +115,29 @@ class Recorder:
 
     def record(self, step_id: int, step: StepArrays) -> None:
         """Queue the recording of an optimizer step."""
+        self._queue(
+            step_id,
+            lambda: recording_of(
+                step_id,
+                step,
+                run_id=self._header().run_id,
+                learner=self._learner,
+                update_id=self._update_id,
+                rollout_id=self._rollout_id,
+                rank=self._rank,
+                redaction=self._redaction,
+            ),
+        )
+
+    def record_again(self, recording: StepRecording) -> None:
+        """Queue the recording of a step that was made in an update which was given up, and is in the weights as one of
+        this update."""
+        here = {"learner": self._learner, "update_id": self._update_id, "rollout_id": self._rollout_id}
+        self._queue(recording.step_id, lambda: recording.but(**here))
+
+    def _queue(self, step_id: int, make: Callable[[], StepRecording]) -> None:
         try:
-            recording = self._recording(step_id, step)
+            recording = make()
             check_identifiers(recording)
             data = encode(recording)
             self._recorded.append((step_id, self._outbox.payload(PayloadBytes(self._update_id, data))))
@@ -162,34 +183,46 @@ class Recorder:
         self._spoiled = True
         self._outbox.lose(error)
 
-    def _recording(self, step_id: int, step: StepArrays) -> StepRecording:
-        batches = self._redaction.distinct(row.micro_batch_id for row in step.rows)
-        rows = tuple(_row(index, row, batches[row.micro_batch_id]) for index, row in enumerate(step.rows))
-        cohorts = self._redaction.distinct(cohort.cohort_id for cohort in step.cohorts)
-        return StepRecording(
-            run_id=self._header().run_id,
-            update_id=self._update_id,
-            learner=self._learner,
-            role=step.role,
-            rollout_id=self._rollout_id,
-            step_id=step_id,
-            epoch=step.epoch,
-            rank=self._rank,
-            world=step.world,
-            consumer_batch_id=self._redaction.name(step.consumer_batch_id),
-            policy=step.policy,
-            config=self._redaction.config(step.config),
-            cohorts=tuple(one.model_copy(update={"cohort_id": cohorts[one.cohort_id]}) for one in step.cohorts),
-            rows=rows,
-            arrays=_arrays(step.arrays, sum(len(row.loss_mask) for row in rows)),
-            old_source=step.old_source,
-            normalizer=real(step.normalizer),
-            results=self._redaction.named(_results(step.results)),
-            row_terms=self._redaction.named(_row_terms(step.row_terms, len(rows))),
-            kernel=self._redaction.kernel(step.kernel),
-            framework_version=self._redaction.name(step.framework_version),
-            conventions=None if step.conventions is None else self._redaction.conventions(step.conventions),
-        )
+
+def recording_of(
+    step_id: int,
+    step: StepArrays,
+    *,
+    run_id: str,
+    learner: LearnerRef,
+    update_id: str,
+    rollout_id: int,
+    rank: int,
+    redaction: Redaction,
+) -> StepRecording:
+    """A rank's share of an optimizer step as it is published. Raises ContractViolation."""
+    batches = redaction.distinct(row.micro_batch_id for row in step.rows)
+    rows = tuple(_row(index, row, batches[row.micro_batch_id]) for index, row in enumerate(step.rows))
+    cohorts = redaction.distinct(cohort.cohort_id for cohort in step.cohorts)
+    return StepRecording(
+        run_id=run_id,
+        update_id=update_id,
+        learner=learner,
+        role=step.role,
+        rollout_id=rollout_id,
+        step_id=step_id,
+        epoch=step.epoch,
+        rank=rank,
+        world=step.world,
+        consumer_batch_id=redaction.name(step.consumer_batch_id),
+        policy=step.policy,
+        config=redaction.config(step.config),
+        cohorts=tuple(one.model_copy(update={"cohort_id": cohorts[one.cohort_id]}) for one in step.cohorts),
+        rows=rows,
+        arrays=_arrays(step.arrays, sum(len(row.loss_mask) for row in rows)),
+        old_source=step.old_source,
+        normalizer=real(step.normalizer),
+        results=redaction.named(_results(step.results)),
+        row_terms=redaction.named(_row_terms(step.row_terms, len(rows))),
+        kernel=redaction.kernel(step.kernel),
+        framework_version=redaction.name(step.framework_version),
+        conventions=None if step.conventions is None else redaction.conventions(step.conventions),
+    )
 
 
 def _row(index: int, row: RowArrays, micro_batch_id: str) -> RecordedRow:

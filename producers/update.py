@@ -21,6 +21,7 @@ from rollbook.producers.renewal import Renewal
 from rollbook.producers.update_records import UpdateRecords
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.decision import Decision, ItemDecision
+from rollbook.schemas.records.payload import StepRecording
 from rollbook.schemas.records.update import (
     AbortDisposition,
     Claim,
@@ -259,6 +260,11 @@ class Update(Leaving):
         """Queue the recording of an optimizer step, for replay; its troubles never reach the training. `rank`: whose
         share of it, where one process records for others; by default this process's."""
         self._recorders.record(step_id, step, rank)
+
+    def record_again(self, recording: StepRecording) -> None:
+        """Queue what was recorded of a step under an update that was undone or given up, where this one has its rows
+        and the step is in the weights: `step` it first, under the same step id."""
+        self._recorders.record_again(recording)
 
     def seal(self) -> None:
         """Publish that the recordings are written; leaving the block does it after the commit."""

@@ -5,7 +5,7 @@ resumes with are a version above every one that the run has seen, and later ones
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -18,7 +18,7 @@ from rollbook.producers.identity import new_id
 from rollbook.producers.ledger_topic import read_states
 from rollbook.producers.trainer import Trainer
 from rollbook.producers.trl.run import LedgerRun
-from rollbook.producers.trl.saved import NotOurs, OpenPart, Saved, check, read
+from rollbook.producers.trl.saved import NotOurs, OpenPart, Saved, check, read, read_steps
 from rollbook.schemas.records.common import LearnerRef, PolicyRef
 from rollbook.schemas.records.decision import Decision
 from rollbook.schemas.records.ledger import (
@@ -28,6 +28,7 @@ from rollbook.schemas.records.ledger import (
     TrajectoryState,
     TrajectoryStatus,
 )
+from rollbook.schemas.records.payload import StepRecording
 from rollbook.schemas.records.update import CheckpointSaved, Disposition, ReserveItem, ReserveMode
 from rollbook.schemas.types import Part
 
@@ -41,17 +42,18 @@ T = TypeVar("T", bound=Part)
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """What a checkpoint folder says, and what its open update held."""
+    """What a checkpoint folder says, what its open update held, and what was recorded of its steps."""
 
     saved: Saved
     rows: tuple[ObservedRow, ...] = ()
+    steps: tuple[StepRecording, ...] = ()
 
 
 def resumed_from(folder: Path, run: LedgerRun, weights: PolicyRef) -> Resumed:
     """What a checkpoint folder of this run says, of the weights that TRL has loaded from it. Raises NotOurs."""
     saved, rows = read(folder)
     check(saved, folder, run_id=run.run_id, learner_id=run.learner_id, weights=weights)
-    return Resumed(saved, rows)
+    return Resumed(saved, rows, () if saved.open is None else read_steps(folder))
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,8 @@ def start_again(trainer: Trainer, settings: Settings, saved: Saved, epoch: int, 
     """The learner's new epoch. An observed training that dies has told less than it saved: where the ledger has the
     last update of the checkpoint, it is told of the checkpoint now, on behalf of the epoch that saved it."""
     if observes and saved.last_update and not _is_known(settings, saved):
+        # The decision on the contract, which was told again: before the first that is read there is no chain to note.
+        trainer.decisions.wait_until(lambda: bool(trainer.decisions.chain), _READ_S)
         late = CheckpointSaved(
             header=trainer.header(),
             learner=LearnerRef(learner_id=saved.learner_id, epoch=epoch),
@@ -139,6 +143,8 @@ def train_again(trainer: Trainer, resumed: Resumed, found: Standing) -> str | No
         for step in part.steps:
             if ids := [one for one in step if one in trainable]:
                 update.step(ids)
+        for recording in _recorded(resumed, found, trainable, held):
+            update.record_again(recording)
         left = [item.trajectory_id for item in update.held if item.trajectory_id not in _stepped(part)]
         update.drop(left, DROPPED, disposition=Disposition.DISCARD)
     return update.update_id
@@ -159,6 +165,8 @@ def tell_again(trainer: Trainer, resumed: Resumed, found: Standing) -> str | Non
     facts.start(trainer)
     known = set(ids)
     steps = [tuple(one for one in step if one in known) for step in part.steps]
+    for recording in _recorded(resumed, found, known, known):
+        facts.record_again(trainer, recording)
     facts.commit(
         trainer,
         Done(tuple(step for step in steps if step), dict.fromkeys(ids, (DROPPED, Disposition.DISCARD))),
@@ -169,6 +177,18 @@ def tell_again(trainer: Trainer, resumed: Resumed, found: Standing) -> str | Non
 def _is_known(settings: Settings, saved: Saved) -> bool:
     states = read_states(settings, saved.run_id, frozenset({"checkpoint"}), deadline_s=_READ_S)
     return any(one.checkpoint_id == saved.checkpoint.id for one in _of(CheckpointState, states))
+
+
+def _recorded(
+    resumed: Resumed, found: Standing, trainable: Collection[str], held: Collection[str]
+) -> list[StepRecording]:
+    """What was recorded of the steps that are told again, under the policy as the run numbers it now; nothing where the
+    update has not all of their rows: a recording says of each what became of it."""
+    part = resumed.saved.open
+    stepped = frozenset() if part is None else _stepped(part)
+    rows = {row.trajectory_id for step in resumed.steps for row in step.rows if not row.padding}
+    whole = stepped <= set(trainable) and rows <= set(held)
+    return [step.but(policy=found.policy) for step in resumed.steps] if whole else []
 
 
 def _free(rows: Sequence[ObservedRow], found: Standing) -> list[ObservedRow]:

@@ -5,9 +5,11 @@ ledger contains committed updates and nothing else, and the update cannot be com
 trains on would be in two updates. So the checkpoint is of the commits before, and the folder says besides which steps
 of the open update are in its weights (`OpenPart`). Who resumes from it starts from the commits, which gives all rows of
 that update back, and then takes those that the weights have seen in an update of its own, before anything is generated:
-so nobody trains on them again. The rest of the buffer TRL drops, and so does the ledger.
+so nobody trains on them again. The rest of the buffer TRL drops, and so does the ledger. What was recorded of these
+steps lies in the folder, too: under the first update it is undone with it, and who died never sealed it.
 """
 
+import logging
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,14 +19,18 @@ import numpy as np
 from pydantic import Field, ValidationError
 
 from rollbook.producers.facts import ObservedRow
+from rollbook.schemas.codec import decode_as, encode
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.common import PolicyRef
+from rollbook.schemas.records.payload import StepRecording
 from rollbook.schemas.records.update import Checkpoint
 from rollbook.schemas.types import Count, Id, Part, RunId, Text
 
 NAME = "rollbook.json"
 ROWS = "rollbook-rows.npz"
+STEPS = "rollbook-steps.npz"
 _FORMAT = 1
+_LOG = logging.getLogger("rollbook.producers")
 
 
 class NotOurs(BadInput):
@@ -55,8 +61,13 @@ class Saved(Part):
     open: OpenPart | None = Field(default=None, description="What of the open update is in the weights.")
 
 
-def write(folder: Path, saved: Saved, rows: Sequence[ObservedRow]) -> None:
-    """Put it into the folder; the file that makes it whole comes last. `rows`: what the open update holds."""
+def write(folder: Path, saved: Saved, rows: Sequence[ObservedRow], steps: Sequence[StepRecording] = ()) -> None:
+    """Put it into the folder; the file that makes it whole comes last. `rows`: what the open update holds; `steps`: its
+    steps as each rank recorded them, or none."""
+    (folder / STEPS).unlink(missing_ok=True)
+    if steps:
+        with (folder / STEPS).open("wb") as file:
+            np.savez(file, *(np.frombuffer(encode(step), np.uint8) for step in steps))
     if saved.open is not None:
         with (folder / ROWS).open("wb") as file:
             np.savez(file, **_packed(rows))
@@ -84,13 +95,26 @@ def read(folder: Path) -> tuple[Saved, tuple[ObservedRow, ...]]:
     try:
         with np.load(folder / ROWS, allow_pickle=False) as arrays:
             rows = _unpacked(arrays)
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as problem:
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as problem:
         raise NotOurs(
             f"{folder / ROWS} cannot be read ({type(problem).__name__}): resume from another checkpoint"
         ) from None
     if {one for step in saved.open.steps for one in step} - {row.trajectory_id for row in rows}:
         raise NotOurs(f"{folder / ROWS} is not of {NAME} beside it: resume from another checkpoint")
     return saved, rows
+
+
+def read_steps(folder: Path) -> tuple[StepRecording, ...]:
+    """What was recorded of the steps of the open update; nothing where it cannot be read: a recording that is missing
+    stops no training."""
+    try:
+        with np.load(folder / STEPS, allow_pickle=False) as arrays:
+            return tuple(decode_as(StepRecording, arrays[name].tobytes()) for name in arrays.files)
+    except FileNotFoundError:
+        return ()
+    except Exception as problem:  # whatever the bytes are by now
+        _LOG.warning("%s cannot be read (%s): its steps are told without recordings", folder / STEPS, problem)
+        return ()
 
 
 def check(saved: Saved, folder: Path, *, run_id: str, learner_id: str, weights: PolicyRef) -> None:

@@ -7,15 +7,18 @@ from pathlib import Path
 
 from rollbook.producers.facts import ObservedRow
 from rollbook.producers.identity import new_id
+from rollbook.producers.recording import recording_of
 from rollbook.producers.trl.books import Books, GateBooks, ObserveBooks
 from rollbook.producers.trl.clients import observed
 from rollbook.producers.trl.facts import Completion, Conditions, Generation, MicroStep, StepFacts, in_groups
+from rollbook.producers.trl.recording import step_arrays
 from rollbook.producers.trl.resuming import Resumed
 from rollbook.producers.trl.run import LedgerRun
 from rollbook.producers.trl.saved import OpenPart, Saved, write
 from rollbook.producers.trl.watcher import Watcher
 from rollbook.schemas.errors import AnswerNo
-from rollbook.schemas.records.common import PolicyRef
+from rollbook.schemas.records.common import LearnerRef, PolicyRef
+from rollbook.schemas.records.payload import StepRecording
 from rollbook.schemas.records.run import Enforcement
 from rollbook.schemas.records.update import Checkpoint
 
@@ -51,6 +54,7 @@ class Session:
         self._update_id = ""
         self._refused: frozenset[str] = frozenset()
         self._steps: list[tuple[str, ...]] = []
+        self._shares: list[StepFacts] = []
         self._steps_on_nothing = True
         self._made = 0
         self._observes = run.enforcement is Enforcement.OBSERVE
@@ -77,6 +81,7 @@ class Session:
             steps_per_generation=steps_per_generation,
         )
         self._update_id, self._steps, self._refused, self._made = new_id(), [], frozenset(), 0
+        self._shares = []
         self._rollout_id += 1
         update_id = self._update_id
         if self._books is not None:
@@ -117,6 +122,7 @@ class Session:
             return
         generation = self._generation
         steps = [self._facts(generation, rank, len(shares), share) for rank, share in enumerate(shares)]
+        self._shares += steps
         if self._books is not None:
             _keep(self._books, steps)
         self._tell(lambda books: _keep(books, steps))
@@ -127,7 +133,7 @@ class Session:
         """The generation buffer is used up; these are the weights that it made."""
         if self._generation is None:
             return
-        self._generation, self._last_update = None, self._update_id
+        self._generation, self._last_update, self._shares = None, self._update_id, []
         if self._books is not None:
             self._books.finish(self._books.named(policy))
         self._tell(lambda books: books.finish(books.named(policy)))
@@ -166,6 +172,7 @@ class Session:
                 open=part,
             ),
             rows,
+            [] if part is None else self._recordings(),
         )
 
     def close(self, error: BaseException | None) -> None:
@@ -187,6 +194,26 @@ class Session:
             return None, []
         part = OpenPart(update_id=self._update_id, rollout_id=self._generation.rollout_id, steps=tuple(self._steps))
         return part, [observed(row) for row in self._generation.rows if row.trajectory_id not in self._refused]
+
+    def _recordings(self) -> list[StepRecording]:
+        """Of the steps of the open update; none where one cannot be recorded: that is told where it is published."""
+        learner = LearnerRef(learner_id=self._run.learner_id, epoch=0)  # of whoever goes on from the folder
+        try:
+            return [
+                recording_of(
+                    share.step_id,
+                    step_arrays(share),
+                    run_id=self._run.run_id,
+                    learner=learner,
+                    update_id=share.update_id,
+                    rollout_id=share.generation.rollout_id,
+                    rank=share.rank,
+                    redaction=self._run.options.redaction,
+                )
+                for share in self._shares
+            ]
+        except Exception:  # whatever the arrays are: saving is the training's own, and goes on
+            return []
 
     def _facts(self, generation: Generation, rank: int, ranks: int, share: tuple[MicroStep, ...]) -> StepFacts:
         steps_a_pass = len(generation.rows) // ranks // sum(len(micro.rows) for micro in share)

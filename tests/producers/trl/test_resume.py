@@ -18,6 +18,9 @@ from rollbook.producers.trl import LedgerRun
 from rollbook.producers.trl.resuming import DROPPED
 from rollbook.producers.trl.saved import NAME, ROWS, NotOurs, read
 from rollbook.producers.trl.watcher import Watcher
+from rollbook.replay.history.kafka import KafkaLog
+from rollbook.replay.materialize.walk import Wanted
+from rollbook.replay.updates.replayed import UpdateOutcome, replay_history
 from rollbook.schemas.records.policy import PolicyPrepared
 from rollbook.schemas.records.run import Enforcement
 from rollbook.schemas.records.update import Commit, LearnerStarted
@@ -76,6 +79,10 @@ def test_what_was_trained_after_the_checkpoint_is_undone_and_what_is_in_its_weig
     assert fingerprint(first) != fingerprint(second), "TRL drops the buffer that it had half used"
     assert (first.ledger_lost, second.ledger_lost) == (0, 0)
     check_consistent(processed, run_id)
+    with KafkaLog(processed) as log:
+        replayed = list(replay_history(log, Wanted.of_run(run_id, log, processed)).updates)
+    passed, undone = UpdateOutcome.PASSED, UpdateOutcome.ROLLED_BACK
+    assert [one.outcome for one in replayed] == [passed, undone, passed, passed], [one.problems for one in replayed]
 
     saved, rows = read(folder / "checkpoint-5")
     assert saved.open is not None
