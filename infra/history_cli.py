@@ -1,6 +1,8 @@
 """`rollbook history export`, `seal` and `show`: offset ranges of the log as a file, and as a page."""
 
+import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import reduce
 from itertools import islice
 from pathlib import Path
@@ -18,10 +20,10 @@ from rollbook.replay.audit.seal import Sealed, plan
 from rollbook.replay.audit.seal import seal as seal_stretch
 from rollbook.replay.history.container import ANCHOR
 from rollbook.replay.history.export import export as export_ranges
-from rollbook.replay.history.export import is_of_run
 from rollbook.replay.history.options import RunOnly, TargetTexts
-from rollbook.replay.history.progress import progress
+from rollbook.replay.history.progress import Watch, progress
 from rollbook.replay.history.ranges import OffsetRange
+from rollbook.replay.history.records import records
 from rollbook.replay.history.source import StoredRecord
 from rollbook.replay.history.targets import Targets, opened
 from rollbook.replay.text import plural, visible
@@ -145,8 +147,8 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Each record whole, as a line of JSON.")] = False,
 ) -> None:
     """Print the committed records of ranges, of a run, or of exported files. Exits 1 when there is none."""
-    with opened(targets or (), run) as of:
-        found = islice(_found(of, record_type or (), naming), limit or (None if as_json else SHOWN + 1))
+    with opened(targets or (), run) as of, _progress() as watch:
+        found = islice(_found(of, record_type or (), naming, watch), limit or (None if as_json else SHOWN + 1))
         count = 0
         for count, (stored, decoded) in enumerate(found, start=1):
             if as_json:
@@ -159,19 +161,20 @@ def show(
             raise AnswerNo(f"no such record is in {', '.join(map(str, of.ranges))}")
 
 
+def _progress() -> AbstractContextManager[Watch]:
+    """Where the records themselves are no progress that a person sees."""
+    return nullcontext(lambda *_: None) if sys.stdout.isatty() else progress()
+
+
 def _found(
-    of: Targets, types: list[str] | tuple[str, ...], naming: str | None
+    of: Targets, types: list[str] | tuple[str, ...], naming: str | None, watch: Watch
 ) -> Iterator[tuple[StoredRecord, Decoded | None]]:
-    for one in of.ranges:
-        bounds = one.resolved(of.log)
-        for stored in of.log.read(one.topic, one.partition, bounds.first, bounds.end):
-            if of.run_id is not None and not is_of_run(stored, of.run_id):
-                continue
-            if naming is not None and naming.encode() not in (stored.value or b"") + (stored.key or b""):
-                continue
-            decoded = _decoded(stored)
-            if not types or (decoded is not None and decoded.model.__name__ in types):
-                yield stored, decoded
+    for stored in records(of, watch):
+        if naming is not None and naming.encode() not in (stored.value or b"") + (stored.key or b""):
+            continue
+        decoded = _decoded(stored)
+        if not types or (decoded is not None and decoded.model.__name__ in types):
+            yield stored, decoded
 
 
 def _decoded(stored: StoredRecord) -> Decoded | None:

@@ -88,10 +88,7 @@ def stretch_of(log: LogSource, settings: Settings, wanted: OffsetRange | None, r
         wanted = OffsetRange(lifecycle, partition_of(run_id, log.partitions(lifecycle)))
     if wanted.topic != lifecycle:
         raise BadInput(f"{wanted}: decisions are derived from {lifecycle}: give a range of that")
-    within = wanted.resolved(log)
-    return Stretch(
-        lifecycle, decisions, wanted.partition, within, narrowed_to(log, lifecycle, wanted.partition, run_id)
-    )
+    return Stretch(lifecycle, decisions, wanted.partition, wanted.resolved(log), narrowed_to(log, wanted, run_id))
 
 
 @dataclass(frozen=True, slots=True)

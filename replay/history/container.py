@@ -107,6 +107,13 @@ class Contents(BaseModel):
     sections: tuple[Section, ...]
     anchor: AnchorNote | None = None
 
+    def is_of_cluster(self, other: "Contents") -> bool:
+        """Whether both can be of one cluster, by the topics that both say something of."""
+        shared = self.partitions.keys() & other.partitions.keys()
+        return self.topic_prefix == other.topic_prefix and all(
+            self.partitions[topic] == other.partitions[topic] for topic in shared
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Total:

@@ -8,15 +8,18 @@ from pathlib import Path
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.ledger.keys import POSITION, parse_key
 from rollbook.replay.history.container import ANCHOR, AnchorNote, Contents, Section, Total, write
+from rollbook.replay.history.file import FileLog
+from rollbook.replay.history.narrowed import narrowed_to
 from rollbook.replay.history.progress import Watch
-from rollbook.replay.history.ranges import OffsetRange
+from rollbook.replay.history.ranges import OffsetRange, check_apart
 from rollbook.replay.history.referenced import Referenced
-from rollbook.replay.history.source import LogSource, StoredRecord
+from rollbook.replay.history.source import Bounds, LogSource, StoredRecord
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.schemas.partition import partition_of
 
-_PER_RUN = (Topic.LIFECYCLE, Topic.DECISIONS, Topic.LEDGER)
+PER_RUN = (Topic.LIFECYCLE, Topic.DECISIONS, Topic.LEDGER)
+"""Topics in which a record is of one run."""
 _WATCH_EVERY = 1_000
 
 
@@ -30,10 +33,16 @@ class Exported:
 
 
 def ranges_of_run(log: LogSource, settings: Settings, run_id: str) -> list[OffsetRange]:
-    """All of a run: its lifecycle, its decisions, and its ledger as far as it is not compacted."""
+    """All of a run: its lifecycle, its decisions, and its ledger as far as it is not compacted; of files what they hold
+    of these. Raises BadInput where that is nothing."""
     lifecycle = settings.topic(Topic.LIFECYCLE)
     partition = partition_of(run_id, log.partitions(lifecycle))
-    return [OffsetRange(settings.topic(topic), partition) for topic in _PER_RUN]
+    found = [OffsetRange(settings.topic(topic), partition) for topic in PER_RUN]
+    if isinstance(log, FileLog):
+        found = [one for one in found if log.holds(one.topic, one.partition)]
+        if not found:
+            raise BadInput(f"run {visible(run_id)} is not in {log.names}: export it, too")
+    return found
 
 
 def export(
@@ -56,8 +65,8 @@ def export(
     range that is not to be had, BadInput for an `out` that exists or ranges that overlap, EnvironmentFault where broker
     or disk do not play along.
     """
+    check_apart(log, ranges)
     sections = tuple(_section(log, one, run_id) for one in ranges)
-    _check_apart(sections)
     if os.path.lexists(out):
         raise BadInput(f"{visible(out)} exists: an export replaces nothing; give another --out, or remove it")
     referenced = Referenced()
@@ -84,17 +93,10 @@ def export(
 
 
 def _section(log: LogSource, wanted: OffsetRange, run_id: str | None) -> Section:
-    bounds = wanted.resolved(log)
-    return Section(topic=wanted.topic, partition=wanted.partition, start=bounds.first, end=bounds.end, run=run_id)
-
-
-def _check_apart(sections: Sequence[Section]) -> None:
-    """A record is exported once."""
-    for at, one in enumerate(sections):
-        for other in sections[:at]:
-            same = (one.topic, one.partition) == (other.topic, other.partition)
-            if same and one.start < other.end and other.start < one.end:
-                raise BadInput(f"{one} and {other} overlap: give each offset once")
+    """From a file of one run it is a section of that run: it has nothing else."""
+    within = wanted.resolved(log)
+    run = narrowed_to(log, wanted, run_id)
+    return Section(topic=wanted.topic, partition=wanted.partition, start=within.first, end=within.end, run=run)
 
 
 def _of(
@@ -110,12 +112,20 @@ def _of(
 
 
 def _read(log: LogSource, section: Section, watch: Watch, what: str) -> Iterator[StoredRecord]:
-    size = section.end - section.start
-    for count, record in enumerate(log.read(section.topic, section.partition, section.start, section.end)):
-        if count % _WATCH_EVERY == 0:
-            watch(what, record.offset - section.start, size)
+    for record in watched(log, section.topic, section.partition, Bounds(section.start, section.end), watch, what):
         if section.run is None or is_of_run(record, section.run):
             yield record
+
+
+def watched(
+    log: LogSource, topic: str, partition: int, within: Bounds, watch: Watch, what: str
+) -> Iterator[StoredRecord]:
+    """The records of a stretch, told about by the offsets that are done."""
+    size = within.end - within.first
+    for count, record in enumerate(log.read(topic, partition, within.first, within.end)):
+        if count % _WATCH_EVERY == 0:
+            watch(what, record.offset - within.first, size)
+        yield record
     watch(what, size, size)
 
 

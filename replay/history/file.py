@@ -1,9 +1,11 @@
-"""The log in exported files: the same records at the same places as in Kafka, and no broker."""
+"""The log in exported files: the same records at the same places as in Kafka, and no broker. Files may overlap, as two
+runs of one partition do, or an export and a later one: each offset is read once."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from heapq import merge
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, cast
@@ -11,7 +13,8 @@ from typing import IO, Any, cast
 import fastavro
 
 from rollbook.replay.history.container import AnchorNote, Contents, Running, Section, Total, contents_of, stored
-from rollbook.replay.history.source import Bounds, OutOfRange, StoredRecord, place_of
+from rollbook.replay.history.joined import joined
+from rollbook.replay.history.source import Bounds, LogClosed, OutOfRange, StoredRecord, place_of
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
 
@@ -23,6 +26,10 @@ class _Window:
 
     def __init__(self, file: IO[bytes], header: bytes, position: int, end: int) -> None:
         self._file, self._ahead, self._position, self._end = file, header, position, end
+
+    @property
+    def is_closed(self) -> bool:
+        return self._file.closed
 
     def read(self, size: int) -> bytes:
         while len(self._ahead) < size and self._position < self._end:
@@ -55,11 +62,16 @@ class _Part:
     def block_of(self, offset: int) -> int:
         return max(0, bisect_right(self.firsts, offset) - 1)
 
-    def read(self, start: int) -> Iterator[StoredRecord]:
-        """The records from offset `start` on."""
-        if self.positions:
-            window = _Window(self.file, self.header, self.positions[self.block_of(start)], self.end)
-            yield from (record for record in _records(window, self.path) if record.offset >= start)
+    def read(self, start: int, end: int | None = None) -> Iterator[StoredRecord]:
+        """The records at offsets [start, end), or from `start` on."""
+        if not self.positions:
+            return
+        window = _Window(self.file, self.header, self.positions[self.block_of(start)], self.end)
+        for record in _records(window, self.path):
+            if end is not None and record.offset >= end:
+                return
+            if record.offset >= start:
+                yield record
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +106,16 @@ class _Cursor:
 
 
 class FileLog:
-    """A `LogSource` over exported files; a context manager.
+    """A `LogSource` over exported files; a context manager. `run_id`: without what they hold of other runs alone.
 
-    Raises BadInput for a file that is no export, was cut short, or does not read to its end.
+    Raises BadInput for a file that is no export, was cut short, or does not read to its end, and for files that hold
+    different records at one place.
     """
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, paths: Sequence[Path], run_id: str | None = None) -> None:
         self._open = ExitStack()
         self._paths = paths
+        self._run_id = run_id
         self._parts: dict[tuple[str, int], list[_Part]] = {}
         self.contents: list[Contents] = []
         """Of each file."""
@@ -128,52 +142,46 @@ class FileLog:
         for contents in self.contents:
             if topic in contents.partitions:
                 return contents.partitions[topic]
-        raise BadInput(f"topic {visible(topic)} is not in {self._names}: export it, too")
+        raise BadInput(f"topic {visible(topic)} is not in {self.names}: export it, too")
 
     def bounds(self, topic: str, partition: int) -> Bounds:
-        """From the first offset to the end of what joins it."""
-        parts = self._found(topic, partition)
-        end = parts[0].section.end
-        for part in parts[1:]:
-            if part.section.start > end:
-                break
-            end = max(end, part.section.end)
-        return Bounds(parts[0].section.start, end)
+        """From the first offset to the last file's end; what lies between two files is refused where it is read."""
+        stretches = self._stretches(topic, partition)
+        return Bounds(stretches[0].first, stretches[-1].end)
+
+    def holds(self, topic: str, partition: int) -> bool:
+        """Whether they have anything of a partition."""
+        return (topic, partition) in self._parts
 
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         """The offset of the first record with this timestamp or a later one; None where there is none."""
-        bounds = self.bounds(topic, partition)
-        records = self.read(topic, partition, bounds.first, bounds.end)
-        return next((record.offset for record in records if record.timestamp_ms >= timestamp_ms), None)
+        for one in self._stretches(topic, partition):
+            for record in self.read(topic, partition, one.first, one.end):
+                if record.timestamp_ms >= timestamp_ms:
+                    return record.offset
+        return None
 
     def read(self, topic: str, partition: int, start: int, end: int) -> Iterator[StoredRecord]:
         """The records of [start, end) in order, streamed."""
-        for part in self._found(topic, partition):
-            if start >= end:
-                return
-            if part.section.end <= start:
-                continue
-            if part.section.start > start:
-                break
-            for record in part.read(start):
-                if record.offset >= end:
-                    return
-                yield record
-            start = part.section.end
-        if start < end:
-            raise OutOfRange(
-                f"{topic}:{partition}:{start}-{end}", f"it is not in {self._names}", self.bounds(topic, partition)
-            )
+        self._check_there(topic, partition, start, end)
+        parts = self._found(topic, partition)
+        for together in _overlapping([one for one in parts if one.section.start < end and start < one.section.end]):
+            if len(together) == 1:
+                yield from together[0].read(start, end)
+            else:
+                yield from _once(together, start, end)
 
     def read_at(self, topic: str, partition: int, offsets: Iterable[int]) -> Iterator[StoredRecord]:
         """The records at these offsets, each once, in ascending order."""
         cursors = [_Cursor(part) for part in self._found(topic, partition)]
         for offset in sorted(set(offsets)):
-            record = next((found for cursor in cursors if (found := cursor.at(offset)) is not None), None)
-            if record is None:
+            found = [(record, one.part) for one in cursors if (record := one.at(offset)) is not None]
+            if not found:
                 place = place_of(topic, partition, offset)
-                raise OutOfRange(place, f"no such record is in {self._names}", self.bounds(topic, partition))
-            yield record
+                raise OutOfRange(place, f"no such record is in {self.names}", self.bounds(topic, partition))
+            for other in found[1:]:
+                _check_same(found[0], other)
+            yield found[0][0]
 
     def anchors(self) -> Iterator[tuple[AnchorNote, Path, Iterator[StoredRecord]]]:
         """Of each sealed file its anchor, with the ledger's rows."""
@@ -209,11 +217,26 @@ class FileLog:
             raise BadInput(f"partition {topic}:{partition} does not exist: the topic has {count}")
         found = self._parts.get((topic, partition))
         if not found:
-            raise BadInput(f"{topic}:{partition} is not in {self._names}: export it, too")
+            raise BadInput(f"{topic}:{partition} is not in {self.names}: export it, too")
         return found
 
+    def _stretches(self, topic: str, partition: int) -> list[Bounds]:
+        """What joins, ascending, with a gap before each but the first."""
+        return joined(Bounds(one.section.start, one.section.end) for one in self._found(topic, partition))
+
+    def _check_there(self, topic: str, partition: int, start: int, end: int) -> None:
+        """Before the first record is read: half of a range is no answer to who asked for all of it."""
+        stretches = self._stretches(topic, partition)
+        near = next((one for one in stretches if start < one.end), stretches[-1])
+        first = near.end if near.first <= start else start
+        if start < end and first < end:
+            last = min(end, *(one.first for one in stretches if one.first > first), end)
+            problem = f"{topic}:{partition}:{first}-{last} is in none of {self.names}"
+            raise OutOfRange(f"{topic}:{partition}:{start}-{end}", problem, near)
+
     @property
-    def _names(self) -> str:
+    def names(self) -> str:
+        """Of the files, for people."""
         return ", ".join(visible(path) for path in self._paths)
 
     def _take(self, path: Path) -> None:
@@ -233,7 +256,8 @@ class FileLog:
         if contents.anchor is not None:
             self._anchors.append((contents.anchor, parts.pop()))
         for part in parts:
-            self._parts.setdefault((part.section.topic, part.section.partition), []).append(part)
+            if self._run_id is None or part.section.run in (None, self._run_id):
+                self._parts.setdefault((part.section.topic, part.section.partition), []).append(part)
 
     def _index(self, path: Path, blocks: Any, parts: Iterator[_Part]) -> None:
         """Each section begins with a block of its own, and those without a record have none."""
@@ -255,10 +279,12 @@ class FileLog:
 
     def _check_one_cluster(self, paths: Sequence[Path]) -> None:
         """By what the files say of topics that several have: one that was sealed has fewer than one of a whole run."""
-        for path, other in zip(paths, self.contents, strict=True):
-            same = other.topic_prefix == self.topic_prefix
-            if not same or any(count != self.partitions(topic) for topic, count in other.partitions.items()):
-                raise BadInput(f"{visible(path)} and {visible(paths[0])} were exported from different clusters")
+        for at, other in enumerate(self.contents):
+            for before in range(at):
+                if not other.is_of_cluster(self.contents[before]):
+                    raise BadInput(
+                        f"{visible(paths[at])} and {visible(paths[before])} were exported from different clusters"
+                    )
 
 
 def contents_at(path: Path) -> Contents:
@@ -283,11 +309,54 @@ def _unreadable(path: Path, fault: OSError) -> BadInput:
     return BadInput(f"{visible(path)} cannot be read ({fault.strerror}): give an exported history")
 
 
+def _overlapping(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
+    """Those that have offsets in common together; `parts` are in the order of their first offsets."""
+    together: list[_Part] = []
+    for part in parts:
+        if together and part.section.start >= max(one.section.end for one in together):
+            yield together
+            together = []
+        together.append(part)
+    if together:
+        yield together
+
+
+_From = tuple[StoredRecord, _Part]
+
+
+def _once(parts: Sequence[_Part], start: int, end: int) -> Iterator[StoredRecord]:
+    def of(part: _Part) -> Iterator[_From]:
+        return ((record, part) for record in part.read(start, end))
+
+    latest: _From | None = None
+    for found in merge(*map(of, parts), key=lambda one: one[0].offset):
+        if latest is not None and latest[0].offset == found[0].offset:
+            _check_same(latest, found)
+        else:
+            latest = found
+            yield found[0]
+
+
+def _check_same(one: _From, other: _From) -> None:
+    if one[0] != other[0]:
+        raise BadInput(
+            f"{visible(one[1].path)} and {visible(other[1].path)} hold different records at {one[0].place}: they are "
+            "not of the same log, or one was changed; give those alone that belong together"
+        )
+
+
 def _records(window: _Window, path: Path) -> Iterator[StoredRecord]:
     try:
-        yield from map(stored, fastavro.reader(cast(IO[bytes], window)))
+        for row in fastavro.reader(cast(IO[bytes], window)):
+            if window.is_closed:
+                break
+            yield stored(row)
+        else:
+            return
     except Exception as error:  # bytes that were changed
-        raise BadInput(f"{visible(path)} does not read to its end ({error!r}): export it again") from None
+        if not window.is_closed:
+            raise BadInput(f"{visible(path)} does not read to its end ({error!r}): export it again") from None
+    raise LogClosed(visible(path))
 
 
 def _header(file: IO[bytes], parts: Sequence[_Part]) -> bytes:

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from rollbook.infra.settings import Settings
 from rollbook.replay.history.cursor import Cursor, Gone
-from rollbook.replay.history.source import Bounds, OutOfRange, StoredRecord, place_of
+from rollbook.replay.history.source import Bounds, LogClosed, OutOfRange, StoredRecord, place_of
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 
 _REQUEST_S = 5.0
@@ -29,6 +29,7 @@ class KafkaLog:
         self._settings = settings
         self._idle: list[Cursor] = []
         self._bounds: dict[tuple[str, int], Bounds] = {}
+        self._is_closed = False
 
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has."""
@@ -77,6 +78,7 @@ class KafkaLog:
                 cursor.jump(topic, partition, start)
                 while (record := cursor.take(end)) is not None:
                     yield record
+                    self._check_open()
             except Gone:
                 raise OutOfRange(
                     place, f"offset {cursor.position} is not retained any more", self.bounds(topic, partition)
@@ -93,6 +95,7 @@ class KafkaLog:
             cursor.jump(topic, partition, wanted[0])
             for offset in wanted:
                 yield self._take_at(cursor, topic, partition, offset)
+                self._check_open()
 
     def _take_at(self, cursor: Cursor, topic: str, partition: int, offset: int) -> StoredRecord:
         if offset - cursor.position > _READ_THROUGH:
@@ -107,6 +110,7 @@ class KafkaLog:
         raise OutOfRange(place, "no record is there (any more)", self.bounds(topic, partition))
 
     def close(self) -> None:
+        self._is_closed = True
         while self._idle:
             self._idle.pop().close()
 
@@ -120,12 +124,20 @@ class KafkaLog:
 
     @contextmanager
     def _cursor(self) -> Iterator[Cursor]:
+        self._check_open()
         cursor = self._idle.pop() if self._idle else Cursor(self._settings)
         try:
             yield cursor
         finally:
             cursor.rest()
-            self._idle.append(cursor)
+            if self._is_closed:
+                cursor.close()
+            else:
+                self._idle.append(cursor)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise LogClosed(f"the log on {self._settings.bootstrap_servers}")
 
     def _check(self, place: str, topic: str, partition: int, start: int, end: int) -> None:
         """Against the bounds that are known; against those of now only where these do not suffice."""

@@ -1,7 +1,8 @@
 """Offset ranges as people write them: `TOPIC:PARTITION:START-END`, END exclusive, either side open or a time."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from rollbook.infra.settings import Settings, Topic
@@ -29,12 +30,14 @@ Side = int | Moment | None
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets [start, end) of a partition; None leaves a side open. `topic` is the full name on the cluster."""
+    """Offsets [start, end) of a partition; None leaves a side open. `topic` is the full name on the cluster; `run`: of
+    this run alone, where files were narrowed to runs."""
 
     topic: str
     partition: int
     start: Side = None
     end: Side = None
+    run: str | None = None
 
     def __str__(self) -> str:
         start, end = ("" if side is None else str(side) for side in (self.start, self.end))
@@ -46,7 +49,7 @@ class OffsetRange:
         start, end = (self._offset(log, side, bounds) for side in (self.start, self.end))
         if (self.start, self.end) != (start, end) and start is not None and start == end:
             raise OutOfRange(str(self), "no record is of that time", bounds)
-        return OffsetRange(self.topic, self.partition, start, end).within(bounds)
+        return replace(self, start=start, end=end).within(bounds)
 
     def _offset(self, log: LogSource, side: Side, bounds: Bounds) -> int | None:
         if not isinstance(side, Moment):
@@ -68,6 +71,19 @@ class OffsetRange:
             problem = "START must be below END, which is exclusive" if self.end is not None else "START is past the end"
             raise OutOfRange(str(self), problem if bounds.end > bounds.first else "there is no record", bounds)
         return Bounds(start, end)
+
+
+def check_apart(log: LogSource, ranges: Sequence[OffsetRange]) -> None:
+    """Raises BadInput where two have a record in common, which would be counted twice, and what `resolved` raises."""
+    seen: list[tuple[OffsetRange, Bounds]] = []
+    for one in ranges:
+        within = one.resolved(log)
+        for other, theirs in seen:
+            same_place = (one.topic, one.partition) == (other.topic, other.partition)
+            same_run = one.run == other.run or None in (one.run, other.run)
+            if same_place and same_run and within.first < theirs.end and theirs.first < within.end:
+                raise BadInput(f"{other} and {one} overlap: give each offset once")
+        seen.append((one, within))
 
 
 def looks_like_range(text: str) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from rollbook.schemas.errors import BadInput
+from rollbook.schemas.errors import BadInput, RollbookError
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,13 @@ class OutOfRange(BadInput):
     def __init__(self, place: str, problem: str, bounds: Bounds) -> None:
         self.bounds = bounds
         super().__init__(f"{place}: {problem}; {bounds}")
+
+
+class LogClosed(RollbookError):
+    """A log, or an iterator over its records, was used after its end."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} was closed: take what you need of a log before its `with` block ends")
 
 
 class LogSource(Protocol):

@@ -9,8 +9,9 @@ from rollbook.infra.settings import Settings, Topic
 from rollbook.replay.history.container import Contents, topic_of
 from rollbook.replay.history.export import ranges_of_run
 from rollbook.replay.history.file import FileLog, contents_at
+from rollbook.replay.history.held import Held
 from rollbook.replay.history.kafka import KafkaLog
-from rollbook.replay.history.ranges import OffsetRange, looks_like_range, parse_range
+from rollbook.replay.history.ranges import OffsetRange, check_apart, looks_like_range, parse_range
 from rollbook.replay.history.source import LogSource
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
@@ -36,54 +37,81 @@ def is_history(text: str) -> bool:
     return path.is_file() and path.suffix == ".avro"
 
 
+Texts = Sequence[str | Path]
+
+
 @contextmanager
-def opened(texts: Sequence[str], run_id: str | None = None) -> Iterator[Targets]:
+def opened(texts: Texts, run_id: str | None = None) -> Iterator[Targets]:
     """`texts`: each the path of an exported file, or an offset range; without a range it is all of the run or, without
-    a run, all that the files hold. Raises BadInput."""
-    files = tuple(Path(text) for text in texts if Path(text).exists())
-    wanted = [text for text in texts if not Path(text).exists()]
-    for text in wanted:
-        if "/" in text or text.endswith(".avro"):
-            raise BadInput(f"{visible(text)} does not exist: give an exported history, or an offset range")
+    a run, all that the files hold. Raises BadInput, also for files with a gap between them, and OutOfRange."""
+    files, wanted = _told_apart(texts)
     if not files:
         with KafkaLog(settings := Settings.from_env()) as log:
-            yield Targets(log, settings, _ranges(log, settings, wanted, run_id, ()), run_id, bool(wanted))
+            yield _targets(log, settings, _in_kafka(log, settings, wanted, run_id), run_id, bool(wanted))
         return
-    with FileLog(files) as log:
+    with FileLog(files, run_id) as log:
         settings = Settings(topic_prefix=log.topic_prefix)
-        held = [OffsetRange(one.topic, one.partition, one.start, one.end) for one in log.sections]
-        yield Targets(log, settings, _ranges(log, settings, wanted, run_id, held), run_id, bool(wanted))
+        held = Held(log, settings, run_id)
+        named = [one for text in wanted for one in held.of(parse_range(text, settings))]
+        yield _targets(log, settings, named if wanted else list(held.all()), run_id, bool(wanted))
 
 
 @contextmanager
-def opened_for(texts: Sequence[str], run_id: str) -> Iterator[Targets]:
+def opened_for(texts: Texts, run_id: str) -> Iterator[Targets]:
     """Of exported files those that can hold a run, so that files of several runs, or of several clusters, may be given
     together; without any the cluster. Raises BadInput where none of them holds it."""
-    for text in texts:
-        if not Path(text).is_file():
-            raise BadInput(f"{visible(text)} is no file: give exported histories that hold the runs whole")
-    holding = [text for text in texts if _holds(contents_at(Path(text)), run_id)]
-    if texts and not holding:
-        raise BadInput(f"run {visible(run_id)} is not in {', '.join(map(visible, texts))}: export it, too")
+    files, wanted = _told_apart(texts)
+    for text in wanted:
+        raise BadInput(f"{visible(text)} is no file: give exported histories that hold the runs whole")
+    holding = _holding(files, run_id)
+    if files and not holding:
+        raise BadInput(f"run {visible(run_id)} is not in {', '.join(map(visible, files))}: export it, too")
     with opened(holding, run_id) as of:
         yield of
 
 
-def _holds(contents: Contents, run_id: str) -> bool:
+def _told_apart(texts: Texts) -> tuple[list[Path], list[str]]:
+    """Files and ranges."""
+    if isinstance(texts, str | Path):
+        raise BadInput(f"'{visible(texts)}' is one text: give a list of files or ranges, such as ['{visible(texts)}']")
+    given = list(map(str, texts))
+    wanted = [text for text in given if not Path(text).exists()]
+    for text in wanted:
+        if "/" in text or text.endswith(".avro"):
+            raise BadInput(f"{visible(text)} does not exist: give an exported history, or an offset range")
+    return [Path(text) for text in given if text not in wanted], wanted
+
+
+def _holding(files: Sequence[Path], run_id: str) -> list[Path]:
+    """Those with lifecycle records that may be the run's, and what else their cluster's files have of it."""
+    contents = {path: contents_at(path) for path in files}
+    holding = {path: one for path, one in contents.items() if _may_hold(one, run_id, Topic.LIFECYCLE)}
+    for path, one in contents.items():
+        beside = not any(topic_of(of.topic, one.topic_prefix) is Topic.LIFECYCLE for of in one.sections)
+        if beside and _may_hold(one, run_id) and any(map(one.is_of_cluster, holding.values())):
+            holding[path] = one
+    return [path for path in files if path in holding]
+
+
+def _may_hold(contents: Contents, run_id: str, of: Topic | None = None) -> bool:
     return any(
         section.run in (None, run_id)
         for section in contents.sections
-        if topic_of(section.topic, contents.topic_prefix) is Topic.LIFECYCLE
+        if of in (None, topic_of(section.topic, contents.topic_prefix))
     )
 
 
-def _ranges(
-    log: LogSource, settings: Settings, wanted: Sequence[str], run_id: str | None, held: Sequence[OffsetRange]
-) -> tuple[OffsetRange, ...]:
+def _in_kafka(log: LogSource, settings: Settings, wanted: Sequence[str], run_id: str | None) -> Sequence[OffsetRange]:
     if wanted:
-        return tuple(parse_range(text, settings) for text in wanted)
-    if run_id is not None:
-        return tuple(ranges_of_run(log, settings, run_id))
-    if not held:
+        return [parse_range(text, settings) for text in wanted]
+    if run_id is None:
         raise BadInput("say what of: an offset range such as lifecycle:0:0-5000, an exported file, or --run RUN")
-    return tuple(held)
+    return ranges_of_run(log, settings, run_id)
+
+
+def _targets(
+    log: LogSource, settings: Settings, ranges: Sequence[OffsetRange], run_id: str | None, are_named: bool
+) -> Targets:
+    if are_named:
+        check_apart(log, ranges)
+    return Targets(log, settings, tuple(ranges), run_id, are_named)

@@ -71,7 +71,7 @@ def wanted_of(of: Targets, update_id: str | None = None) -> list[Wanted]:
         lifecycle = of.settings.topic(Topic.LIFECYCLE)
         ranges = [one for one in of.ranges if of.are_named or one.topic == lifecycle]
         found = [Wanted.of_range(one, of.settings) for one in ranges]
-    return [replace(one, run_id=narrowed_to(of.log, *one.place, one.run_id)) for one in found]
+    return [replace(one, run_id=narrowed_to(of.log, one.lifecycle, one.run_id)) for one in found]
 
 
 @dataclass(frozen=True, slots=True)

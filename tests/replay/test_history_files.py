@@ -1,0 +1,257 @@
+"""Several exported files are one log: each offset once, run by run where they were narrowed to runs, and no command
+passes over a gap."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rollbook.infra.cli import run as rollbook
+from rollbook.replay.history.export import export
+from rollbook.replay.history.file import FileLog
+from rollbook.replay.history.joined import joined
+from rollbook.replay.history.ranges import OffsetRange
+from rollbook.replay.history.source import Bounds, LogClosed, OutOfRange
+from rollbook.replay.history.targets import opened, opened_for
+from rollbook.schemas.errors import BadInput
+from rollbook.tests.replay.materialized import tree
+from rollbook.tests.replay.story import DECISIONS, LIFECYCLE, SETTINGS, Story
+
+ALL = OffsetRange(LIFECYCLE, 0), OffsetRange(DECISIONS, 0)
+
+
+@pytest.fixture
+def story() -> Story:
+    """Run a, with run b beside it in the same partition."""
+    a = Story("run-a").opened()
+    b = Story("run-b", a.log, a.ledger, learner_id="learner-b").opened()
+    for one, name in ((a, "u0"), (b, "v0"), (a, "u1"), (b, "v1")):
+        one.update(name, [one.group(f"group of {name}")])
+    return a
+
+
+@pytest.fixture
+def whole(story: Story, tmp_path: Path) -> str:
+    return written(story, tmp_path / "whole.avro", *ALL)
+
+
+@pytest.fixture
+def runs(story: Story, tmp_path: Path) -> list[str]:
+    """A file of each run alone."""
+    return [written(story, tmp_path / f"{name}.avro", *ALL, run_id=name) for name in ("run-a", "run-b")]
+
+
+def written(story: Story, path: Path, *ranges: OffsetRange, run_id: str | None = None) -> str:
+    return str(export(story.log, SETTINGS, ranges, path, run_id=run_id, payloads=True).path)
+
+
+def parts(story: Story, folder: Path, *cuts: int | None) -> list[str]:
+    """The lifecycle cut before these offsets, all decisions in the first file."""
+    found = []
+    for number, (start, end) in enumerate(zip((0, *cuts), (*cuts, None), strict=True)):
+        ranges = [OffsetRange(LIFECYCLE, 0, start, end), *([OffsetRange(DECISIONS, 0)] if not number else [])]
+        found.append(written(story, folder / f"part-{number}.avro", *ranges))
+    return found
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    """What a command prints; of the refusal its only line."""
+    assert rollbook(list(arguments)) == code, capsys.readouterr()
+    out, err = capsys.readouterr()
+    assert code != 2 or err.count("\n") == 1
+    return err if code == 2 else out
+
+
+def offsets(log: FileLog, topic: str = LIFECYCLE) -> list[int]:
+    bounds = log.bounds(topic, 0)
+    return [stored.offset for stored in log.read(topic, 0, bounds.first, bounds.end)]
+
+
+def test_stretches_are_joined_wherever_they_touch() -> None:
+    assert joined([Bounds(5, 9), Bounds(0, 3), Bounds(2, 5), Bounds(11, 12), Bounds(6, 7)]) == [
+        Bounds(0, 9),
+        Bounds(11, 12),
+    ]
+
+
+def test_files_that_overlap_are_read_once_and_in_order(story: Story, runs: list[str], whole: str) -> None:
+    files = list(map(Path, (runs[1], runs[0], whole, whole)))
+    for some in (files, files[:2], files[2:]):
+        with FileLog(some) as log:
+            assert offsets(log) == list(range(story.end))
+            wanted = [1, 3, story.end - 1]
+            assert [stored.offset for stored in log.read_at(LIFECYCLE, 0, wanted)] == wanted
+    with FileLog(files, "run-a") as log, FileLog([files[2]]) as all_of_it:
+        assert list(log.read(LIFECYCLE, 0, 2, 9)) == list(all_of_it.read(LIFECYCLE, 0, 2, 9))
+        assert {one.run for one in log.sections} == {None, "run-a"}
+
+
+def test_files_that_hold_different_records_at_one_place_are_refused(story: Story, whole: str, tmp_path: Path) -> None:
+    stored = next(iter(story.log.read(LIFECYCLE, 0, 4, 5)))
+    story.log.put(LIFECYCLE, 0, 5, [replace(stored, timestamp_ms=1)])
+    other = written(story, tmp_path / "other.avro", OffsetRange(LIFECYCLE, 0))
+    with FileLog([Path(whole), Path(other)]) as log:
+        for reading in (log.read(LIFECYCLE, 0, 0, 6), log.read_at(LIFECYCLE, 0, [4])):
+            with pytest.raises(BadInput, match=f"hold different records at {LIFECYCLE}:0@4"):
+                list(reading)
+
+
+def test_a_gap_is_told_before_the_first_record(story: Story, tmp_path: Path) -> None:
+    first, _, third = parts(story, tmp_path, 6, 9)
+    with FileLog([Path(third), Path(first)]) as log:
+        assert log.bounds(LIFECYCLE, 0) == Bounds(0, story.end)
+        assert [stored.offset for stored in log.read(LIFECYCLE, 0, 9, 11)] == [9, 10]
+        for start, end, gap in ((2, 20, "6-9"), (7, 8, "7-8"), (8, 12, "8-9")):
+            with pytest.raises(OutOfRange, match=f"{LIFECYCLE}:0:{gap} is in none of .*third|{gap} is in none of"):
+                next(log.read(LIFECYCLE, 0, start, end))
+
+
+def commands(folder: Path, story: Story, files: Sequence[str]) -> list[list[str]]:
+    """Every command over a history, of files alone."""
+    ask = ["--run", story.run_id]
+    return [
+        ["audit", *files],
+        ["audit", *ask, *files],
+        ["audit", *files, "--with", "max_lag=1"],
+        ["replay", *files],
+        ["replay", *ask, *files],
+        ["materialize", *files, "--out", str(folder / "bundles")],
+        ["prove", *ask, "--policy", "0", *files],
+        ["diff", story.run_id, "run-b", *files],
+        ["history", "show", *files],
+        ["history", "export", *files, "--out", str(folder / "again.avro")],
+        ["history", "seal", *files, "--out", str(folder / "sealed.avro")],
+    ]
+
+
+def command_text(out: str, folder: Path) -> str:
+    """But for the names of files."""
+    return re.sub(rf"{folder.parent}[^ ]*?(, |$|: )", "", out.replace(f"{folder}/", ""), flags=re.MULTILINE)
+
+
+def test_every_command_takes_files_that_join_and_says_of_them_what_it_says_of_the_whole(
+    story: Story, whole: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = []
+    for name, files in (("joined", [*parts(story, tmp_path, 14, 25), whole]), ("one", [whole])):
+        folder = tmp_path / name
+        folder.mkdir()
+        for command in commands(folder, story, files):
+            code = rollbook(command)
+            said.append((code, command_text(capsys.readouterr().out, folder)))
+    of_parts, of_whole = said[: len(said) // 2], said[len(said) // 2 :]
+    assert of_parts == of_whole
+    assert {code for code, _ in of_parts} == {0}
+    for name in ("again.avro", "sealed.avro"):
+        assert (tmp_path / "joined" / name).read_bytes() == (tmp_path / "one" / name).read_bytes()
+    assert tree(tmp_path / "joined" / "bundles") == tree(tmp_path / "one" / "bundles")
+
+
+@pytest.mark.parametrize("topic", [LIFECYCLE, DECISIONS])
+def test_every_command_refuses_a_gap(
+    story: Story, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = DECISIONS if topic == LIFECYCLE else LIFECYCLE
+    files = [
+        written(story, tmp_path / "first.avro", OffsetRange(topic, 0, 0, 20), OffsetRange(other, 0)),
+        written(story, tmp_path / "third.avro", OffsetRange(topic, 0, 23)),
+    ]
+    for command in commands(tmp_path, story, files):
+        assert f"{topic}:0:20-23" in told(capsys, *command, code=2), command
+    shown = told(capsys, "history", "show", *files, f"{topic}:0:19-20", f"{topic}:0:23-25", "--json")
+    assert {json.loads(line)["offset"] for line in shown.splitlines()} <= {19, 23, 24}
+    assert f"{topic}:0:20-23" in told(capsys, "history", "show", *files, f"{topic}:0:-", code=2)
+
+
+def test_two_runs_of_one_partition_each_in_its_file(
+    story: Story, runs: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    updates = [line for line in told(capsys, "replay", *runs).splitlines() if "update" in line]
+    assert "4 committed updates: 4 pass" in updates[-1]
+    assert [sum(f"{run} " in line for line in updates) for run in ("run-a", "run-b")] == [2, 2]
+    assert "2 committed updates: 2 pass" in told(capsys, "replay", "--run", "run-b", *runs)
+    audits = [line for line in told(capsys, "audit", *runs).splitlines() if line.startswith(("PASS", "FAIL"))]
+    assert [line.split(" of run ") for line in audits] == [
+        [f"PASS  {LIFECYCLE}:0:0-{story.end}", run] for run in ("run-a", "run-b")
+    ]
+    assert told(capsys, "audit", "--run", "run-b", *runs).startswith(audits[1])
+    told(capsys, "prove", "--run", "run-b", "--policy", "0", *runs)
+    told(capsys, "materialize", *runs, "--out", str(tmp_path / "both"))
+    assert len(list((tmp_path / "both").glob("*.provenance.json"))) == 8
+    shown = told(capsys, "history", "show", *runs, "--json")
+    assert len(shown.splitlines()) == len(set(shown.splitlines()))
+
+
+def test_what_goes_out_of_files_of_runs_says_so_in_the_next_file(
+    runs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else it would have all records of its ranges, and those of other runs would never have been there."""
+    both = tmp_path / "both.avro"
+    told(capsys, "history", "export", *runs, "--payloads", "--out", str(both))
+    with FileLog([both]) as log, FileLog(list(map(Path, runs))) as before:
+        assert [one.run for one in log.sections if one.topic == LIFECYCLE] == ["run-a", "run-b"]
+        assert [one.run for one in log.sections if one.topic == DECISIONS] == ["run-a", "run-b"]
+        assert offsets(log) == offsets(before)
+        assert offsets(log, DECISIONS) == offsets(before, DECISIONS)
+    assert "4 pass" in told(capsys, "replay", str(both))
+    with FileLog([Path(runs[0])]) as log:
+        done = export(log, SETTINGS, [OffsetRange(LIFECYCLE, 0)], tmp_path / "again.avro")
+        assert [one.run for one in done.sections] == ["run-a"]
+
+
+def test_a_range_of_files_of_runs_is_one_of_each_run(
+    runs: list[str], story: Story, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with opened([*runs, "lifecycle:0:4-"]) as of:
+        assert of.ranges == tuple(OffsetRange(LIFECYCLE, 0, 4, story.end, run) for run in ("run-a", "run-b"))
+    late = written(story, tmp_path / "late.avro", OffsetRange(LIFECYCLE, 0, 30), OffsetRange(DECISIONS, 0), run_id="c")
+    with opened([*runs, late, "lifecycle:0:-36"]) as of:
+        assert [(one.run, one.start, one.end) for one in of.ranges] == [
+            ("c", 30, 36),
+            ("run-a", 0, 36),
+            ("run-b", 0, 36),
+        ]
+    assert f"{LIFECYCLE}:0:4-30 of run c is in none of the files" in told(
+        capsys, "replay", *runs, late, "lifecycle:0:4-", code=2
+    )
+
+
+def test_a_file_of_a_run_and_one_of_all_need_a_word_on_what_is_meant(
+    runs: list[str], story: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rest = written(story, tmp_path / "rest.avro", OffsetRange(LIFECYCLE, 0, 20))
+    for command in (["audit"], ["replay"], ["history", "show"], ["audit", "lifecycle:0:-"]):
+        assert "was exported of run run-a alone, and" in told(capsys, *command, runs[0], rest, code=2)
+        told(capsys, *command[:2], "--run", "run-a", runs[0], rest) if len(command) < 2 else None
+
+
+def test_a_run_that_is_in_none_of_the_files_is_told(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["audit"], ["replay"], ["history", "show"], ["prove", "--policy", "0"]):
+        assert "run run-b is not in" in told(capsys, *command, "--run", "run-b", runs[0], code=2)
+
+
+def test_ranges_that_overlap_are_refused_by_every_command(whole: str, capsys: pytest.CaptureFixture[str]) -> None:
+    ranges = ["lifecycle:0:0-20", "lifecycle:0:19-"]
+    for command in (["audit"], ["replay"], ["history", "show"], ["materialize", "--out", "x"]):
+        assert "overlap: give each offset once" in told(capsys, *command, whole, *ranges, code=2)
+
+
+def test_one_text_in_place_of_a_list_is_told(whole: str) -> None:
+    for given in (whole, Path(whole)):
+        for refused in (opened(given), opened_for(given, "run-a")):  # type: ignore[arg-type]
+            with pytest.raises(BadInput, match="is one text: give a list of files or ranges"), refused:
+                pass
+    with opened([Path(whole)]) as of:
+        assert of.ranges
+
+
+def test_records_taken_of_a_log_that_is_closed_are_refused(whole: str) -> None:
+    with opened([whole]) as of:
+        records = of.log.read(LIFECYCLE, 0, 0, 9)
+        assert next(records).offset == 0
+    for late in (records, of.log.read(LIFECYCLE, 0, 0, 9), of.log.read_at(LIFECYCLE, 0, [3])):
+        with pytest.raises(LogClosed, match=r"whole\.avro was closed"):
+            list(late)
