@@ -3,8 +3,8 @@ rules call the same ones."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from rollbook.processors.reasons import Reason
 
@@ -64,8 +64,7 @@ def abs_log_ratio(old: Sequence[float], current: Sequence[float], mask: Sequence
     return len(differences), total, max(differences, default=0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(NamedTuple):
     """What the reservation gate looks at: lifecycle state, revision, and the holder while reserved."""
 
     state: str

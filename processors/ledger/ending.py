@@ -1,7 +1,5 @@
 """Abort, Renew, LeaseExpired and RecordingSealed: how an update is kept alive, given up, and recorded."""
 
-from dataclasses import replace
-
 from rollbook.processors.ledger.learner import end_update, refuse, refuse_fenced
 from rollbook.processors.ledger.matrix import OPERATORS_ABORT, StateOf, row
 from rollbook.processors.ledger.moves import orphan_policies, quarantine_tainted
@@ -52,7 +50,7 @@ def _operators_abort(run: Run, record: Abort, at: At) -> Verdict:
         run.learners.put(learner.learner_id, learner.but(fenced=True))
         fenced = _end_others(run, update)
     verdict = _abort(run, record, update, at)
-    return replace(verdict, mass_changes=(*verdict.mass_changes, *fenced))
+    return verdict._replace(mass_changes=(*verdict.mass_changes, *fenced))
 
 
 def _end_others(run: Run, update: UpdateState) -> tuple[MassChange, ...]:

@@ -5,9 +5,8 @@ Deterministic: no clock, no randomness, no I/O, no order but the log's. The host
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from rollbook.infra.settings import DECISION_MAX_BYTES
 from rollbook.processors.fold_version import FOLD_VERSION
@@ -70,8 +69,7 @@ class NewerFoldVersion(Exception):
     """The log asks for rules that this package does not know: the host stops the partition here."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceRecord:
+class SourceRecord(NamedTuple):
     """A record of the lifecycle topic as it lies there."""
 
     partition: int
@@ -80,8 +78,7 @@ class SourceRecord:
     value: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class Folded:
+class Folded(NamedTuple):
     """One decision with its bytes, and what was wrong with a record that could not be decoded."""
 
     decision: Decision

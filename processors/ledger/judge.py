@@ -1,6 +1,7 @@
 """What a Reserve finds out about one trajectory before anything changes: the gates in their order."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rollbook.processors.gates import Freshness, Held, lag_gate, reserve_gate
 from rollbook.processors.ledger.lag import behavior_of, known_policy, lag_of
@@ -15,8 +16,7 @@ from rollbook.schemas.records.update import Reserve
 SUCCESS = (Reason.RESERVED, Reason.IDEMPOTENT_RETRY)
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(NamedTuple):
     """One trajectory and what became of it. `revision_conflict` and the like leave lag and freshness open."""
 
     trajectory_id: str

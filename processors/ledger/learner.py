@@ -1,6 +1,5 @@
 """LearnerStarted, CheckpointSaved, and what every record of a learner must pass: fence, end, holder, first answer."""
 
-import dataclasses
 from collections.abc import Sequence
 
 from rollbook.processors.ledger.matrix import CheckpointPhase, LearnerPhase, StateOf, row
@@ -230,7 +229,7 @@ def refuse_fenced(run: Run, record: UpdateRecord | CheckpointSaved) -> Verdict |
     detail = f"current epoch {0 if state is None else state.epoch}"
     if isinstance(record, CheckpointSaved):
         verdict = _of_checkpoint(record, found.outcome, found.reason)
-        return dataclasses.replace(verdict, detail=detail)
+        return verdict._replace(detail=detail)
     return of_update(record, found.outcome, found.reason, detail)
 
 
