@@ -11,9 +11,10 @@ from rollbook.replay.materialize.report import NotWritten
 from rollbook.schemas.codec import decode_as
 from rollbook.schemas.records.decision import Decision, Outcome
 from rollbook.tests.demo.recorded import read_history
-from rollbook.tests.producers.trl.recorded import Story, history_path, read_log, settings_of
+from rollbook.tests.producers.trl.recorded import FOLDER, Story, history_path, read_log, settings_of
 from rollbook.tests.replay.materialized import passing
 
+EARLIER = FOLDER / "earlier"
 AGAIN = "make the histories anew with `python -m rollbook.tests.producers.trl.recorded`"
 KINDS = ("Generated", "Reserve", "Admit", "UpdateStarted", "Commit", "RecordingSealed", "CheckpointSaved", "Activate")
 ACCEPTED = {
@@ -68,3 +69,13 @@ def test_they_become_bundles_that_validate_and_replay(story: Story, tmp_path: Pa
     assert sum(one.step_id is not None for one in report.written) == STEPS[story]
     for written in report.written:
         passing(written.path)
+
+
+def test_a_training_resumed_before_its_open_steps_were_told_again_still_reads(tmp_path: Path) -> None:
+    history = read_history(history_path(Story.RESUMED, EARLIER))
+    ledger = Ledger(history.partition, history.topic_partitions)
+    assert tuple(ledger.fold(record).encoded for record in history.records) == history.decisions
+    log, settings = read_log(Story.RESUMED, EARLIER), settings_of(Story.RESUMED)
+    report = materialize(log, Wanted.of_run(Story.RESUMED.value, log, settings), tmp_path)
+    assert [one.reason for one in report.problems] == [NotWritten.ROLLED_BACK, NotWritten.NOT_RECORDED]
+    assert sum(one.step_id is not None for one in report.written) == STEPS[Story.RESUMED] - 1
