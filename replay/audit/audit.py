@@ -1,29 +1,27 @@
 """Audit: a run or a partition folded again, from its first record or from an anchor, and held against the log."""
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.ledger.fold import Ledger
 from rollbook.replay.audit.anchor import Anchor
-from rollbook.replay.audit.decisions import Derived, Deriver, Differs, Stretch
+from rollbook.replay.audit.chains import Chains, noted_heads
+from rollbook.replay.audit.decisions import Stretch
 from rollbook.replay.audit.evidence import Checked, EvidenceCheck
 from rollbook.replay.audit.findings import Finding, Kind
-from rollbook.replay.audit.ledger import NotHere, check_ledger
+from rollbook.replay.audit.folding import Folding
+from rollbook.replay.audit.ledger import NotHere
 from rollbook.replay.audit.lookup import Lookup
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.narrowed import narrowed_to
 from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import Bounds, LogSource
-from rollbook.replay.text import visible
+from rollbook.replay.text import plural, visible
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.partition import partition_of
-from rollbook.schemas.records.update import CheckpointSaved
 
-_REMEMBERED = 65_536
-_WATCH_EVERY = 1_000
 _MOST_FINDINGS = 100
 
 
@@ -58,26 +56,6 @@ class AuditReport:
         return not self.findings
 
 
-@dataclass(slots=True)
-class _Chains:
-    """Chain heads that were noted somewhere: by checkpoints in the log, or elsewhere by whoever asks."""
-
-    wanted: set[str]
-    noted: list[tuple[str, str, str]] = field(default_factory=list)
-    """Place, checkpoint and chain of those that no recent decision has."""
-    _recent: OrderedDict[str, None] = field(default_factory=OrderedDict)
-    """The latest, in order: two decisions have never the same."""
-
-    def take(self, derived: Derived) -> None:
-        record = derived.record if derived.decision.record_type == CheckpointSaved.__name__ else None
-        if isinstance(record, CheckpointSaved) and record.chain and record.chain not in self._recent:
-            self.noted.append((derived.stored.place, record.checkpoint.id, record.chain))
-        self.wanted.discard(derived.decision.chain)
-        self._recent[derived.decision.chain] = None
-        if len(self._recent) > _REMEMBERED:
-            self._recent.popitem(last=False)
-
-
 def stretch_of(log: LogSource, settings: Settings, wanted: OffsetRange | None, run_id: str | None) -> Stretch:
     """What to audit: a range of the lifecycle topic, or the partition of a run; of files that were narrowed to a run
     that run alone. Raises BadInput, OutOfRange."""
@@ -88,7 +66,8 @@ def stretch_of(log: LogSource, settings: Settings, wanted: OffsetRange | None, r
         wanted = OffsetRange(lifecycle, partition_of(run_id, log.partitions(lifecycle)))
     if wanted.topic != lifecycle:
         raise BadInput(f"{wanted}: decisions are derived from {lifecycle}: give a range of that")
-    return Stretch(lifecycle, decisions, wanted.partition, wanted.resolved(log), narrowed_to(log, wanted, run_id))
+    run_id, is_open = narrowed_to(log, wanted, run_id), wanted.end is None
+    return Stretch(lifecycle, decisions, wanted.partition, wanted.resolved(log), run_id, is_open)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,67 +101,66 @@ def audit(
     What does not fit is in the report. Raises BadInput for a stretch whose beginning needs an anchor, or in which
     nothing is decided, OutOfRange, EnvironmentFault.
     """
+    noted = noted_heads(heads)
     ledger = _ledger_before(stretch, log.partitions(stretch.lifecycle), anchor)
-    before = frozenset(head.chain for head in _heads(ledger, None))
-    findings = [finding for file in (log, sealed) for finding in _changed(file)]
+    before = None if anchor is None else frozenset(head.chain for head in _heads(ledger, None))
+    logs = (log,) if sealed is None else (log, sealed)
+    folding = Folding(
+        log,
+        stretch,
+        ledger,
+        chains := Chains(noted, before),
+        EvidenceCheck(Lookup(logs), stretch.lifecycle, stretch.partition) if payloads else None,
+        watch,
+    )
+    findings = folding.findings
+    findings += [finding for file in logs for finding in _changed(file)]
     findings += [] if anchor is None else anchor.check()
-    deriver, chains = Deriver(log, stretch, ledger), _Chains(set(heads) - before)
-    lookup = Lookup((log,) if sealed is None else (log, sealed))
-    evidence = EvidenceCheck(lookup, stretch.lifecycle, stretch.partition) if payloads else None
-    size = stretch.within.end - stretch.within.first
-    differs = False
-    try:
-        for count, derived in enumerate(deriver.derive()):
-            if count % _WATCH_EVERY == 0:
-                watch("folded", derived.stored.offset - stretch.within.first, size)
-            chains.take(derived)
-            if evidence is not None:
-                findings += evidence.take(derived)
-    except Differs as first:
-        findings.append(first.finding)
-        differs = True
-    watch("folded", size, size)
-    if evidence is not None:
-        findings += evidence.finish()
-    findings += _unknown_chains(log, stretch, chains, before)
-    if not findings and not may_be_empty:
-        check_decided(stretch, deriver)
-    unchecked = _unchecked(evidence)
-    if not differs:  # else the state is not that of the log
+    folding.fold(stretch.within.end)
+    folding.check_tail()
+    unchecked = []
+    if not folding.differs:  # else the state is not that of the log
         try:
-            findings += check_ledger(
-                log, settings.topic(Topic.LEDGER), ledger, _stands(deriver, stretch), stretch.run_id
-            )
+            folding.check_ledger(settings.topic(Topic.LEDGER))
         except NotHere as reason:
             unchecked.append(f"the compacted ledger: {reason}")
+    findings += folding.finish()
+    of_checkpoints, untold = chains.unknown_checkpoints(logs, stretch)
+    findings += [*of_checkpoints, *chains.unknown_heads(stretch)]
+    if untold:
+        unchecked.append(
+            f"chain heads of {plural(untold, 'checkpoint')}: of decisions before the anchor, not to be had"
+        )
+    if not findings and not may_be_empty:
+        check_decided(stretch, folding.decided, folding.undecided)
     report = AuditReport(
         lifecycle=stretch.lifecycle,
         partition=stretch.partition,
-        within=stretch.within,
+        within=Bounds(stretch.within.first, folding.end),
         run_id=stretch.run_id,
-        decided=deriver.decided,
-        undecided=deriver.undecided,
+        decided=folding.decided,
+        undecided=folding.undecided,
         heads=tuple(_heads(ledger, stretch.run_id)),
-        checked=evidence.checked if evidence is not None else Checked(),
+        checked=folding.checked,
         findings=tuple(findings[:_MOST_FINDINGS]),
-        unchecked=tuple(unchecked),
+        unchecked=(*_unchecked(folding.checked if payloads else None), *unchecked),
     )
-    return Audited(report, ledger, deriver.decided_to, deriver.decisions)
+    return Audited(report, ledger, folding.decided_to, folding.decisions)
 
 
-def _changed(log: LogSource | None) -> Iterator[Finding]:
+def _changed(log: LogSource) -> Iterator[Finding]:
     for one in log.verify() if isinstance(log, FileLog) else ():
         sides = [{"records": f"{total.records:,}", "sha256": total.digest} for total in (one.there, one.exported)]
         yield Finding(Kind.FILE_CHANGED, visible(one.path, limit=4096), str(one.section), sides[0], sides[1])
 
 
-def check_decided(stretch: Stretch, deriver: Deriver) -> None:
+def check_decided(stretch: Stretch, decided: int, undecided: int) -> None:
     """To find nothing wrong in nothing is no answer. Raises BadInput where no record of the stretch is decided."""
-    if deriver.decided:
+    if decided:
         return
     place = f"{stretch.lifecycle}:{stretch.partition}:{stretch.within.first}-{stretch.within.end}"
     whose = "no record" if stretch.run_id is None else f"no record of run {visible(stretch.run_id)}"
-    if deriver.undecided:
+    if undecided:
         raise BadInput(
             f"{place}: {whose} has a decision in {stretch.decisions}:{stretch.partition}: give all of the decisions, "
             "too, or start the processor where none were made yet"
@@ -201,12 +179,6 @@ def _ledger_before(stretch: Stretch, partitions: int, anchor: Anchor | None) -> 
     return Ledger(stretch.partition, partitions)
 
 
-def _stands(deriver: Deriver, stretch: Stretch) -> Bounds:
-    """The lifecycle offsets that the ledger may name as the next, so that it is the state behind what was decided:
-    what follows the last decided record in the stretch is of other runs, or of none."""
-    return Bounds(deriver.decided_to, deriver.decided_to if deriver.undecided else stretch.within.end)
-
-
 def _heads(ledger: Ledger, run_id: str | None) -> Iterator[Head]:
     for name in sorted(ledger.runs):
         head = ledger.run(name).head
@@ -214,30 +186,9 @@ def _heads(ledger: Ledger, run_id: str | None) -> Iterator[Head]:
             yield Head(name, head.sequence, head.chain, head.fold_version)
 
 
-def _unknown_chains(log: LogSource, stretch: Stretch, chains: _Chains, before: frozenset[str]) -> Iterator[Finding]:
-    """A checkpoint may be of a decision long past: those are looked for once more, all together."""
-    missing = {chain for _, _, chain in chains.noted} - before
-    if missing:
-        missing -= _all_chains(log, stretch, missing)
-    for place, checkpoint, chain in chains.noted:
-        if chain in missing:
-            yield Finding(Kind.CHECKPOINT_CHAIN, place, f"checkpoint {visible(checkpoint)}", {"chain": chain}, {})
-    for chain in sorted(chains.wanted):
-        where = f"{stretch.lifecycle}:{stretch.partition}"
-        yield Finding(Kind.HEAD_UNKNOWN, where, "the head that was noted elsewhere", {"chain": chain}, {})
-
-
-def _all_chains(log: LogSource, stretch: Stretch, wanted: set[str]) -> set[str]:
-    bounds = log.bounds(stretch.decisions, stretch.partition)
-    records = log.read(stretch.decisions, stretch.partition, bounds.first, bounds.end)
-    ends = ((stored.value or b"")[-64:].decode(errors="replace") for stored in records)
-    return {chain for chain in ends if chain in wanted}
-
-
-def _unchecked(evidence: EvidenceCheck | None) -> list[str]:
-    if evidence is None:
+def _unchecked(checked: Checked | None) -> list[str]:
+    if checked is None:
         return ["drift and recordings: not asked for"]
-    checked = evidence.checked
     counts = {
         "drift of {} admitted rows: no log-probs were kept": checked.without_log_probs,
         "drift of {} admitted rows: their Generated is not to be had, before the range": checked.without_generated,

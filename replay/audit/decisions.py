@@ -10,6 +10,7 @@ from rollbook.processors.ledger.fold import Folded, Ledger, NewerFoldVersion, So
 from rollbook.replay.audit.findings import Finding, Kind
 from rollbook.replay.history.decisions import DecisionLog, NotADecision
 from rollbook.replay.history.source import Bounds, LogSource, StoredRecord, place_of
+from rollbook.replay.history.strays import is_stray
 from rollbook.replay.text import visible
 from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode, decode_as, encode
 from rollbook.schemas.errors import BadInput
@@ -66,14 +67,16 @@ class Stretch:
 
 class Deriver:
     """Folds a stretch into a ledger, which is that before its first record. `undecided`: how many records at the end
-    have no decision yet; `decided_to`: the first lifecycle offset behind the decided ones; `decisions`: the offsets of
-    their decisions; `strays`: the offsets of records under the run's key that belong to no run."""
+    have no decision yet, and `undecided_at` where the first lies; `decided_to`: the first lifecycle offset behind the
+    decided ones; `decisions`: the offsets of their decisions; `strays`: the offsets of records under the run's key that
+    belong to no run."""
 
     def __init__(self, log: LogSource, stretch: Stretch, ledger: Ledger) -> None:
         self._log = log
         self._stretch = stretch
         self.ledger = ledger
         self.undecided = 0
+        self.undecided_at = ""
         self.strays: list[int] = []
         self.decided = 0
         self.decided_to = stretch.within.first
@@ -86,7 +89,7 @@ class Deriver:
         said = next(decisions, None)
         for stored in self._records():
             if said is None:
-                self.undecided += 1
+                self._note_undecided(stored)
                 continue
             derived = self._same(stored, said)
             if derived is None:
@@ -95,6 +98,13 @@ class Deriver:
             said = next(decisions, None)
         if said is not None and (decision := _decision(said)).source.offset < self._stretch.within.end:
             raise Differs(self._gone(said, decision))
+
+    def _note_undecided(self, stored: StoredRecord) -> None:
+        if self._stretch.run_id is not None and is_stray(stored, self.ledger.topic_partitions):
+            self.strays.append(stored.offset)
+            return
+        self.undecided_at = self.undecided_at or stored.place
+        self.undecided += 1
 
     def _records(self) -> Iterator[StoredRecord]:
         of, key = self._stretch, self._key
@@ -106,7 +116,7 @@ class Deriver:
         """Those of the stretch's records, not decoded: where they are the derived bytes they need not be."""
         of = self._stretch
         log = DecisionLog(self._log, of.decisions, of.partition)
-        with _no_decision():
+        with no_decision():
             start = log.locate(of.within.first) if of.within.first else log.bounds.first
         try:
             end = log.locate(of.within.end)
@@ -189,8 +199,8 @@ def _decision(stored: StoredRecord) -> Decision:
 
 
 @contextmanager
-def _no_decision() -> Iterator[None]:
-    """What is no decision is in the way of looking for one."""
+def no_decision() -> Iterator[None]:
+    """What is no decision is in the way of looking for one: raises Differs."""
     try:
         yield
     except NotADecision as foreign:

@@ -1,41 +1,89 @@
 """The compacted ledger topic held against what the decisions lead to."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from rollbook.processors.ledger.fold import Ledger
-from rollbook.processors.ledger.keys import POSITION, key_of, parse_key
+from rollbook.processors.ledger.keys import POSITION, key_of, parse_key, position_key
 from rollbook.processors.ledger.rebuild import Rebuild
 from rollbook.replay.audit.findings import Finding, Kind
-from rollbook.replay.history.source import Bounds, LogSource, place_of
-from rollbook.schemas.codec import decode, encode
+from rollbook.replay.history.source import LogSource, place_of
+from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode, encode
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.types import Part
 
 _MOST = 20
+_ROUNDS = 3
 
 
 class NotHere(Exception):
     """The topic cannot be held against the fold: it stands at another place, or is not to be had."""
 
 
-def check_ledger(log: LogSource, topic: str, ledger: Ledger, stands: Bounds, run_id: str | None) -> Iterator[Finding]:
-    """What differs, row by row, of one run or of all. `stands`: the lifecycle offsets, both inclusive, that the topic
-    may name as the next, so that nothing was folded into one of both alone. Raises NotHere."""
-    partition = ledger.partition
-    rebuild = Rebuild(partition, ledger.topic_partitions, run_id)
-    places: dict[bytes, str] = {}
+@dataclass(slots=True)
+class Kept:
+    """The rows that the topic has, and where each lies."""
+
+    topic: str
+    partition: int
+    rebuild: Rebuild
+    places: dict[bytes, str] = field(default_factory=dict)
+
+    @property
+    def next_offset(self) -> int:
+        """The lifecycle offset that it stands at. Raises NotHere where that cannot be read."""
+        try:
+            return self.rebuild.next_offset
+        except (UndecodableRecord, ContractViolation) as problem:
+            raise NotHere(f"{self.places[position_key(self.partition)]} is no position ({problem})") from None
+
+    def differences(self, ledger: Ledger, run_id: str | None) -> Iterator[Finding]:
+        """What is not as in a ledger that stands at the same place, row by row, of one run or of all. Rows are compared
+        as what they say: one that has not changed since is there as an older rollbook wrote it."""
+        derived = dict(rows_of(ledger, run_id))
+        count = 0
+        for key, said in self.rebuild.latest():
+            of, kind = _parsed(key)
+            if kind == POSITION or run_id not in (None, of):
+                continue
+            wanted = derived.pop(key, None)
+            if _is_same(said, wanted):
+                continue
+            count += 1
+            if count > _MOST:
+                return
+            yield self._finding(self.places[key], f"row {_text(key)}", _fields(said, wanted), _fields(wanted, said))
+        here = place_of(self.topic, self.partition, 0)
+        for key, missing in sorted(derived.items())[: max(0, _MOST - count)]:
+            yield self._finding(here, f"row {_text(key)} is not there", {}, _fields(missing, None))
+
+    def misplaced(self, where: str, nearest: int) -> Finding:
+        """It stands where it cannot, since it is written together with the decisions."""
+        key = position_key(self.partition)
+        place = self.places.get(key, place_of(self.topic, self.partition, 0))
+        sides = [{"next_offset": str(offset)} for offset in (self.next_offset, nearest)]
+        return self._finding(place, f"row {_text(key)}: {where}", sides[0], sides[1])
+
+    def _finding(self, place: str, what: str, said: dict[str, str], derived: dict[str, str]) -> Finding:
+        return Finding(Kind.LEDGER_DIFFERS, place, what, said, derived)
+
+
+def read_ledger(log: LogSource, topic: str, partition: int, topic_partitions: int, run_id: str | None) -> Kept:
+    """The topic as it is at its end, of one run or of all. Raises NotHere."""
+    kept = Kept(topic, partition, Rebuild(partition, topic_partitions, run_id))
     try:
         bounds = log.bounds(topic, partition)
-        for stored in log.read(topic, partition, bounds.first, bounds.end) if bounds.first < bounds.end else ():
-            key = stored.key or b""
-            rebuild.take(key, stored.value)
-            places[key] = stored.place
+        at = bounds.first
+        # What is written meanwhile may be all that compaction leaves of a row.
+        for _ in range(_ROUNDS):
+            for stored in log.read(topic, partition, at, bounds.end) if at < bounds.end else ():
+                key = stored.key or b""
+                kept.rebuild.take(key, stored.value)
+                kept.places[key] = stored.place
+            at, bounds = bounds.end, log.bounds(topic, partition)
     except BadInput as problem:
         raise NotHere(str(problem)) from None
-    if not stands.first <= rebuild.next_offset <= stands.end:
-        raise NotHere(
-            f"{topic}:{partition} stands at lifecycle offset {rebuild.next_offset}, the audit at {stands.first}"
-        )
-    yield from _differences(rebuild, dict(rows_of(ledger, run_id)), places, place_of(topic, partition, 0), run_id)
+    return kept
 
 
 def rows_of(ledger: Ledger, run_id: str | None = None) -> Iterator[tuple[bytes, bytes]]:
@@ -47,31 +95,40 @@ def rows_of(ledger: Ledger, run_id: str | None = None) -> Iterator[tuple[bytes, 
                     yield key_of(name, table.kind, key), encode(row)
 
 
-def _differences(
-    rebuild: Rebuild, derived: dict[bytes, bytes], places: dict[bytes, str], topic: str, run_id: str | None
-) -> Iterator[Finding]:
-    count = 0
-    for key, said in rebuild.latest():
+def _parsed(key: bytes) -> tuple[str | None, str]:
+    """The run and kind of a key, none where it is no key."""
+    try:
         of, kind, _ = parse_key(key)
-        if kind == POSITION or run_id not in (None, of):
-            continue
-        wanted = derived.pop(key, None)
-        if said == wanted:
-            continue
-        count += 1
-        if count > _MOST:
-            return
-        what = f"row {key.decode(errors='backslashreplace')}"
-        yield Finding(Kind.LEDGER_DIFFERS, places[key], what, _fields(said, wanted), _fields(wanted, said))
-    for key, missing in sorted(derived.items())[: max(0, _MOST - count)]:
-        what = f"row {key.decode(errors='backslashreplace')} is not there"
-        yield Finding(Kind.LEDGER_DIFFERS, topic, what, {}, _fields(missing, None))
+    except ValueError:
+        return None, ""
+    return of, kind
+
+
+def _text(key: bytes) -> str:
+    return key.decode(errors="backslashreplace")
+
+
+def _is_same(said: bytes, derived: bytes | None) -> bool:
+    if said == derived:
+        return True
+    row = _row(said)
+    return derived is not None and isinstance(row, Part) and row == decode(derived)
+
+
+def _row(value: bytes) -> Part | str:
+    """A row, or what is wrong with it."""
+    try:
+        return decode(value)
+    except (UndecodableRecord, ContractViolation) as problem:
+        return str(problem)
 
 
 def _fields(row: bytes | None, other: bytes | None) -> dict[str, str]:
     """The fields of a row that the other has not."""
     if row is None:
         return {"row": "none"}
-    own = decode(row).model_dump(mode="json")
-    others = {} if other is None else decode(other).model_dump(mode="json")
-    return {name: str(value)[:400] for name, value in own.items() if others.get(name) != value}
+    own, others = _row(row), "" if other is None else _row(other)
+    if isinstance(own, str):
+        return {"row": own}
+    theirs = {} if isinstance(others, str) else others.model_dump(mode="json")
+    return {name: str(value)[:400] for name, value in own.model_dump(mode="json").items() if theirs.get(name) != value}

@@ -75,7 +75,7 @@ def what_if(
             f"{found.place}: {found.what}: {MEANING[found.kind]}; `rollbook audit` shows both sides, and without its "
             "history nothing can be said of what would have been"
         ) from None
-    check_decided(stretch, deriver)
+    check_decided(stretch, deriver.decided, deriver.undecided)
     watch("judged", size, size)
     return WhatIfReport(
         lifecycle=stretch.lifecycle,

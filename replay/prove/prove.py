@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rollbook.processors.ledger.fold import Ledger
+from rollbook.replay.audit.chains import noted_heads
 from rollbook.replay.audit.decisions import Deriver, Differs, Stretch
 from rollbook.replay.audit.findings import MEANING, Kind
 from rollbook.replay.history.progress import Watch
@@ -79,7 +80,7 @@ def prove(
     check_joined(log, stretch)
     size = stretch.within.end - stretch.within.first
     deriver, seen = Deriver(log, stretch, Ledger(stretch.partition, log.partitions(stretch.lifecycle))), Seen(asked)
-    run, unknown = deriver.ledger.run(stretch.run_id), set(heads)
+    run, unknown = deriver.ledger.run(stretch.run_id), set(noted_heads(heads))
     try:
         for count, derived in enumerate(deriver.derive()):
             if count % _WATCH_EVERY == 0:

@@ -40,6 +40,12 @@ class MemoryLog:
         kept.first = below
         kept.records = {offset: record for offset, record in kept.records.items() if offset >= below}
 
+    def cut(self, topic: str, partition: int, end: int) -> None:
+        """The tail is gone, as after an unclean election of a leader."""
+        kept = self._kept[topic, partition]
+        kept.end = end
+        kept.records = {offset: record for offset, record in kept.records.items() if offset < end}
+
     def tamper(self, topic: str, partition: int, offset: int, value: bytes) -> None:
         """Put other bytes in a record's place."""
         kept = self._kept[topic, partition]

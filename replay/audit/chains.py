@@ -1,0 +1,90 @@
+"""Chain heads that were noted, by checkpoints in the log or elsewhere by whoever asks: each must be some decision's."""
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from rollbook.replay.audit.decisions import Derived, Stretch
+from rollbook.replay.audit.findings import Finding, Kind
+from rollbook.replay.history.source import LogSource
+from rollbook.replay.text import visible
+from rollbook.schemas.errors import BadInput
+from rollbook.schemas.records.update import CheckpointSaved
+
+_REMEMBERED = 65_536
+_HEAD = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    """By a checkpoint whose decision was no recent one."""
+
+    place: str
+    checkpoint: str
+    chain: str
+
+
+class Chains:
+    """`wanted`: heads noted elsewhere; `before`: those that the anchor has, None where there is none."""
+
+    def __init__(self, wanted: Iterable[str], before: frozenset[str] | None) -> None:
+        self._is_anchored = before is not None
+        self._before = before or frozenset()
+        self._wanted = set(wanted) - self._before
+        self._noted: list[_Noted] = []
+        self._recent: OrderedDict[str, None] = OrderedDict()
+        """The latest, in order: two decisions have never the same."""
+
+    def take(self, derived: Derived) -> None:
+        """The next decision, and what a checkpoint notes."""
+        record = derived.record if derived.decision.record_type == CheckpointSaved.__name__ else None
+        if isinstance(record, CheckpointSaved) and not self._is_known(record.chain):
+            self._noted.append(_Noted(derived.stored.place, record.checkpoint.id, record.chain))
+        self._wanted.discard(derived.decision.chain)
+        self._recent[derived.decision.chain] = None
+        if len(self._recent) > _REMEMBERED:
+            self._recent.popitem(last=False)
+
+    def _is_known(self, chain: str) -> bool:
+        return chain in self._before or chain in self._recent
+
+    def unknown_heads(self, stretch: Stretch) -> Iterator[Finding]:
+        """Those noted elsewhere that no derived decision has."""
+        where = f"{stretch.lifecycle}:{stretch.partition}"
+        what = "the head that was noted elsewhere"
+        if self._is_anchored:  # what lies there was not derived, and anybody could have written it
+            what += "; of a decision before the anchor it can be asked where that was sealed, and not here"
+        for chain in sorted(self._wanted):
+            yield Finding(Kind.HEAD_UNKNOWN, where, what, {"chain": chain}, {})
+
+    def unknown_checkpoints(self, logs: Iterable[LogSource], stretch: Stretch) -> tuple[list[Finding], int]:
+        """Checkpoints that note what no decision has, and the number of those of which that cannot be told. One may be
+        of a decision long past, also before an anchor: they are looked for once more, all together, in `logs`."""
+        missing = {one.chain for one in self._noted}
+        is_whole = not self._is_anchored
+        for log in logs if missing else ():
+            with suppress(BadInput):
+                bounds = log.bounds(stretch.decisions, stretch.partition)
+                for stored in log.read(stretch.decisions, stretch.partition, bounds.first, bounds.end):
+                    missing.discard((stored.value or b"")[-64:].decode(errors="replace"))
+                is_whole = is_whole or bounds.first == 0
+        left = [one for one in self._noted if one.chain in missing]
+        if not is_whole:
+            return [], len(left)
+        return [
+            Finding(Kind.CHECKPOINT_CHAIN, one.place, f"checkpoint {visible(one.checkpoint)}", {"chain": one.chain}, {})
+            for one in left
+        ], 0
+
+
+def noted_heads(texts: Iterable[str]) -> frozenset[str]:
+    """Chain heads as given. Raises BadInput for what is none."""
+    found = frozenset(text.strip().lower() for text in texts)
+    for text in found:
+        if not _HEAD.fullmatch(text):
+            raise BadInput(
+                f"head '{visible(text)}' is no chain head: give its 64 hexadecimal digits, as audits print it"
+            )
+    return found
