@@ -35,7 +35,7 @@ from rollbook.replay.audit.rules import Instead
 from rollbook.replay.audit.whatif_report import UNMEASURED, Count, Rules, RunWhatIf, Stage, WhatIfReport
 from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import LogSource
-from rollbook.schemas.errors import AnswerNo
+from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.decision import ItemDecision, Outcome
 from rollbook.schemas.records.ledger import RunConfig, UpdateState, UpdateStatus
 from rollbook.schemas.records.run import Admission, DriftGate
@@ -57,7 +57,7 @@ def what_if(
     anchor: Anchor | None = None,
     watch: Watch = lambda *_: None,
 ) -> WhatIfReport:
-    """Judge a stretch again under other rules. Raises AnswerNo where it does not pass its audit, else as `audit`."""
+    """Judge a stretch again under other rules. Raises BadInput where it does not pass its audit, else as `audit`."""
     partitions = log.partitions(stretch.lifecycle)
     ledger = Ledger(stretch.partition, partitions) if anchor is None else anchor.ledger(stretch)
     deriver, size = Deriver(log, stretch, ledger), stretch.within.end - stretch.within.first
@@ -71,7 +71,7 @@ def what_if(
                 runs.setdefault(name, _OfRun(name, instead)).take(derived, ledger.run(name))
     except Differs as first:
         found = first.finding
-        raise AnswerNo(
+        raise BadInput(
             f"{found.place}: {found.what}: {MEANING[found.kind]}; `rollbook audit` shows both sides, and without its "
             "history nothing can be said of what would have been"
         ) from None

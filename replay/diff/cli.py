@@ -11,7 +11,7 @@ from rollbook.replay.diff.result import DiffVerdict
 from rollbook.replay.history.progress import progress
 from rollbook.replay.history.targets import opened_for
 
-EXIT_CODES = {DiffVerdict.SAME: 0, DiffVerdict.DIFFERENT: 1, DiffVerdict.NOT_COMPARABLE: 2}
+EXIT_CODES = {DiffVerdict.SAME: 0, DiffVerdict.DIFFERENT: 1, DiffVerdict.NOT_COMPARABLE: 4}
 
 app = typer.Typer(help="Say where two runs of the same tasks first differ.")
 
@@ -36,8 +36,8 @@ def diff_command(
     prompt (its hash, data set and row), group and sample index. Tokens are compared bit by bit, numbers with the
     tolerances that replay has. What has nothing to be held against is listed.
 
-    Exits 0 when all of both runs was compared and is the same, 1 when something differs, 2 when they cannot be compared
-    (or not all of them, and the rest is the same).
+    Exits 0 when all of both runs was compared and is the same, 1 when something differs, 4 when nothing differs and not
+    all could be compared.
     """
     texts = files or ()
     with opened_for(texts, run_a) as of_a, opened_for(texts, run_b) as of_b, progress() as watch:

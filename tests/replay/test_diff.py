@@ -286,7 +286,7 @@ def test_runs_in_one_file_and_each_in_its_own(tmp_path: Path, capsys: pytest.Cap
     capsys.readouterr()
     assert rollbook(["diff", "run-a", "run-c", *each]) == 2
     assert "run run-c is not in " in capsys.readouterr().err
-    assert rollbook(["diff", "run-a", "run-c", both]) == 2
+    assert rollbook(["diff", "run-a", "run-c", both]) == 4
     assert "no such update" in capsys.readouterr().out
 
 

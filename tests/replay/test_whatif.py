@@ -15,7 +15,7 @@ from rollbook.replay.audit.whatif import what_if
 from rollbook.replay.audit.whatif_report import RunWhatIf, Stage
 from rollbook.replay.history.export import export
 from rollbook.replay.history.ranges import OffsetRange
-from rollbook.schemas.errors import AnswerNo, BadInput
+from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.policy import Activate, ActivationAck, EvidenceKind, PolicyPrepared
 from rollbook.schemas.records.run import Artifact, ArtifactKind, DriftGate, Enforcement, LagUnit
@@ -266,7 +266,7 @@ def test_a_history_that_does_not_fit_is_told(story: Story) -> None:
     story.group("a")
     reward = next(one for one in story.log.read(LIFECYCLE, 0, 0, story.end) if b"labels-1" in (one.value or b""))
     story.log.tamper(LIFECYCLE, 0, reward.offset, (reward.value or b"").replace(b"labels-1", b"labels-2"))
-    with pytest.raises(AnswerNo, match=rf"^{reward.place}: .*`rollbook audit` shows both sides"):
+    with pytest.raises(BadInput, match=rf"^{reward.place}: .*`rollbook audit` shows both sides"):
         what_if(story.log, stretch_of(story.log, SETTINGS, None, story.run_id), Instead())
 
 
