@@ -62,7 +62,7 @@ from rollbook.tests.producers.world import (
 from rollbook.tests.replay.numbers import CONFIG, TrainedRow, step_numbers
 from rollbook.tests.replay.trained_run import await_decided
 
-LEASE_MS = 1_000
+LEASE_MS = 1_500
 RANKS = 2
 WAIT_S = 30.0
 POISON = b"no record at all"
@@ -104,7 +104,7 @@ def make(settings: Settings) -> HardRun:
         with processor(settings):
             made = open_.enter_context(world(settings, lease_ms=LEASE_MS))
             partition = partition_of(made.run_id, PARTITIONS)
-            lose_before_start(made)
+            lost = lose_before_start(made)
             trainer = open_.enter_context(learner(made))
             trainer.start()
             groups(made, 4)
@@ -112,7 +112,6 @@ def make(settings: Settings) -> HardRun:
             first = train(trainer, policy(0), 0, steps=2, drifted=1)
             activate(made, 1, 0, [first])
             trainer.checkpoint_saved(CHECKPOINT.id, CHECKPOINT.digest, policy(1))
-            made.decided("LeaseExpired")
         gap = without_processor(made, partition)
         die_in_a_transaction(settings)
         with host_in_thread(settings):
@@ -123,7 +122,8 @@ def make(settings: Settings) -> HardRun:
             trainer.close()
             resumed = resume(made, trainer.learner.epoch)
             observed = observe(settings)
-            decide_for(made, in_doubt)
+            await_expired(made, {lost, in_doubt})
+            made.coordinator.abort(in_doubt, text="its learner died")
             neighbour = open_run_beside(settings, partition)
             open_.close()
             send(settings, partition, made.run_id.encode(), POISON)
@@ -154,7 +154,7 @@ def groups(made: World, number: int, by: PolicyRef = POLICY) -> None:
     assert made.worker.flush(WAIT_S) == made.rewards.flush(WAIT_S) == 0
 
 
-def lose_before_start(made: World) -> None:
+def lose_before_start(made: World) -> str:
     """A learner takes a group and is never heard of again; the lease ends, and the group is free."""
     groups(made, 1)
     with learner(made, "learner-1") as lost:
@@ -162,6 +162,7 @@ def lose_before_start(made: World) -> None:
         with lost.update(0, renew_every_s=0) as update:
             update.claim(POLICY, 1, wait_s=WAIT_S)
             update.handle()
+    return update.update_id
 
 
 def give_back(trainer: Trainer) -> None:
@@ -182,13 +183,11 @@ def lose_after_start(made: World) -> str:
     return update.update_id
 
 
-def decide_for(made: World, update_id: str) -> None:
-    """An operator says what became of an update in doubt."""
+def await_expired(made: World, update_ids: set[str]) -> None:
     end = time.monotonic() + WAIT_S
-    while not any(one.update_id == update_id for one in made.decisions("LeaseExpired")):
-        assert time.monotonic() < end, "the lease did not end"
+    while not update_ids <= {one.update_id for one in made.decisions("LeaseExpired")}:
+        assert time.monotonic() < end, "the leases did not end"
         time.sleep(0.05)
-    made.coordinator.abort(update_id, text="its learner died")
 
 
 def train(trainer: Trainer, by: PolicyRef, rollout_id: int, *, steps: int = 1, drifted: int = 0) -> str:
@@ -277,7 +276,7 @@ def resume(made: World, epoch: int) -> str:
 def without_processor(made: World, partition: int) -> int:
     """What comes while none runs: rows, a dead letter, records in the wrong place, and a transaction that is aborted:
     its first offset."""
-    groups(made, 2)
+    groups(made, 3)
     key = made.run_id.encode()
     send(made.settings, partition, key, POISON)
     send(made.settings, partition, key, closing("another-run"))

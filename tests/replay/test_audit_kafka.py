@@ -167,8 +167,7 @@ def test_it_audits_clean_from_kafka_as_from_a_file_without_a_broker(
     from_kafka = ask("audit", *what, "--json")
     found = json.loads(from_kafka)
     assert found["passed"]
-    if which != "run":  # behind its last decision lies a dead letter
-        assert (found["undecided"], found["unchecked"]) == (0, [])
+    assert (found["undecided"], found["unchecked"]) == (0, [])
     partition = hard.observed_partition if which == "observed" else hard.partition
     assert found["decided"] == sum(run_id in (None, one.run_id) for one in decided(own, partition))
     without_broker()
@@ -186,22 +185,32 @@ def test_who_reads_what_was_aborted_is_told_that_it_does_not_fit(
 
 
 def test_it_is_made_into_the_same_bundles_and_they_pass_with_it(
-    hard: HardRun, files: Files, tmp_path: Path, ask: Ask, without_broker: Callable[[], None]
+    hard: HardRun,
+    files: Files,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    without_broker: Callable[[], None],
 ) -> None:
-    ask("materialize", "--run", hard.run_id, "--out", tmp_path / "kafka")
-    made = tree(tmp_path / "kafka")
-    names = sorted(path.name for path in (tmp_path / "kafka").iterdir() if path.is_dir())
+    """And nothing that belongs to no run is waited for: a file of the run alone has no decision on it."""
+
+    def made(folder: str, *what: str) -> Path:
+        assert rollbook(["materialize", *what, "--out", str(tmp_path / folder)]) == 0
+        told = capsys.readouterr().err.splitlines()[-1]
+        assert told == "3 committed updates, 5 bundles written, 1 not written"
+        return tmp_path / folder
+
+    of_run = "--run", hard.run_id
+    folder = made("kafka", *of_run)
+    names = sorted(path.name for path in folder.iterdir() if path.is_dir())
     first, resumed = (f"{hard.run_id}-u{name}" for name in (f"{hard.first}-r0", f"{hard.resumed}-r1"))
     assert names == [first, f"{first}-s0", f"{first}-s1", resumed, f"{resumed}-s0"]
     for name in names:
-        ranks = {bundle.rank for bundle in read_cohort(tmp_path / "kafka" / name).bundles}
+        ranks = {bundle.rank for bundle in read_cohort(folder / name).bundles}
         assert ranks == ({0, 1} if "-s" in name else {0})
-    ask("audit", "--run", hard.run_id, "--bundle", tmp_path / "kafka")
+    assert rollbook(["audit", *of_run, "--bundle", str(folder)]) == 0
     without_broker()
-    for number, file in enumerate((files.run, files.partition)):
-        ask("materialize", file, "--run", hard.run_id, "--out", tmp_path / str(number))
-        assert tree(tmp_path / str(number)) == made
-        ask("audit", file, "--run", hard.run_id, "--bundle", tmp_path / str(number))
+    assert tree(made("of run", files.run)) == tree(made("of partition", files.partition, *of_run)) == tree(folder)
+    assert rollbook(["audit", files.run, *of_run, "--bundle", str(folder)]) == 0
 
 
 def test_its_weights_are_proven_and_its_updates_replayed_the_same(
@@ -214,6 +223,7 @@ def test_its_weights_are_proven_and_its_updates_replayed_the_same(
     found = [json.loads(line) for line in from_kafka[0].splitlines()]
     assert [one["update_id"] for one in found if one["kind"] == "update"] == [hard.first, hard.resumed]
     assert len([one for one in found if one["kind"] == "trajectory"]) == 7 + 4
+    assert [one for one in found if one["kind"] == "doubt"] == [], "a dead letter at the end waits for no decision"
     outcomes = {one["update_id"]: one["outcome"] for one in map(json.loads, from_kafka[1].splitlines()[:-1])}
     assert outcomes == {hard.first: "pass", hard.undone: "rolled back", hard.resumed: "pass"}
     without_broker()
@@ -237,38 +247,10 @@ def test_it_is_sealed_within_a_transaction_that_was_aborted(
     assert found["heads"] == whole["heads"]
 
 
-@pytest.mark.xfail(strict=True, reason="a dead letter behind the last decision of a run is counted as undecided")
-def test_a_dead_letter_at_the_very_end_waits_for_no_decision(
-    hard: HardRun, files: Files, ask: Ask, without_broker: Callable[[], None]
-) -> None:
-    """Its decision is among those of its partition, and a file of the run alone has none."""
-    audit, proof = (
-        ("audit", "--run", hard.run_id, "--json"),
-        ("prove", "--run", hard.run_id, "--policy", "4", "--json"),
-    )
-    found = json.loads(ask(*audit))
-    assert (found["undecided"], found["unchecked"]) == (0, [])
-    assert [one for one in map(json.loads, ask(*proof).splitlines()) if one["kind"] == "doubt"] == []
-    without_broker()
-    for file in (files.run, files.partition):
-        assert json.loads(ask(*audit, file)) == found
-
-
-def test_nothing_that_belongs_to_no_run_is_waited_for(
-    hard: HardRun, files: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    of_run = ["--run", hard.run_id]
-    for number, what in enumerate((of_run, [files.run], [files.run, *of_run], [files.partition, *of_run])):
-        assert rollbook(["materialize", *what, "--out", str(tmp_path / str(number))]) == 0
-        told = capsys.readouterr().err.splitlines()[-1]
-        assert told == "3 committed updates, 5 bundles written, 1 not written"
-
-
-def test_files_of_two_runs_are_not_taken_for_one(
-    hard: HardRun, files: Files, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_of_two_runs_are_asked_run_by_run(hard: HardRun, files: Files, ask: Ask) -> None:
     """They have the same offsets of one partition, and each only its own records there."""
-    bundles = ["materialize", "--out", str(tmp_path)]
-    for ask in (["audit"], ["audit", "--run", hard.neighbour], ["audit", "--with", "max_lag=0"], ["replay"], bundles):
-        assert rollbook([*ask, files.run, files.neighbour]) == 2
-        assert "alone: leave that file out, and ask of each run alone" in capsys.readouterr().err
+    alone = [json.loads(ask("audit", file, "--json")) for file in (files.neighbour, files.run)]
+    both = files.run, files.neighbour
+    assert [json.loads(line) for line in ask("audit", *both, "--json").splitlines()] == alone
+    for one in alone:
+        assert json.loads(ask("audit", *both, "--run", one["run_id"], "--json")) == one
