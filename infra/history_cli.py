@@ -19,6 +19,7 @@ from rollbook.replay.audit.report import lines
 from rollbook.replay.audit.seal import Sealed, plan
 from rollbook.replay.audit.seal import seal as seal_stretch
 from rollbook.replay.history.container import ANCHOR
+from rollbook.replay.history.export import Exported
 from rollbook.replay.history.export import export as export_ranges
 from rollbook.replay.history.options import RunOnly, TargetTexts
 from rollbook.replay.history.progress import Watch, progress
@@ -50,14 +51,14 @@ def export(
     """Write the committed records of ranges, or of a run, to one file, from which every command works as from Kafka.
 
     It is a compressed Avro object container: offsets, timestamps, keys, headers and the original bytes of each record,
-    the schemas that they were written under, and a digest of each range. The same ranges give the same bytes. A run's
-    ranges are its lifecycle, its decisions and its ledger.
+    the schemas that they were written under, and a digest of each range. Payloads that are gone, and what is named and
+    is no payload of the log, are left out and counted. A run's ranges are its lifecycle, its decisions and its ledger.
     """
     with opened(targets or (), run) as of, progress() as watch:
         done = export_ranges(of.log, of.settings, of.ranges, out, run_id=run, payloads=payloads, watch=watch)
     for section, total in zip(done.sections, done.totals, strict=True):
         print(f"{section}  {plural(total.records, 'record')}  {total.digest}")
-    print(f"written: {visible(done.path, limit=4096)}")
+    print("\n".join((*_left_out(done), f"written: {visible(done.path, limit=4096)}")))
 
 
 @app.command(epilog="Example: rollbook history seal lifecycle:0:- --payloads --out sealed.avro")
@@ -115,10 +116,18 @@ def _lifecycle(of: Targets) -> list[OffsetRange]:
     return found
 
 
+def _left_out(done: Exported) -> Iterator[str]:
+    if done.gone:
+        yield f"not there any more: {plural(done.gone, 'payload record')} that the lifecycle records name"
+    if done.unknown:
+        yield f"left out: {plural(done.unknown, 'reference')} to what is no payload of this log"
+
+
 def _sealed(done: Sealed) -> Iterator[str]:
     note = done.anchor
     if note is not None and done.exported is not None:
         yield f"anchor: before {note.lifecycle}:{note.partition}:{note.next_offset}  {note.digest}"
+        yield from _left_out(done.exported)
         yield f"written: {visible(done.exported.path, limit=4096)}"
         if note.run is None:  # else those of other runs lie there, too
             held = (str(one) for one in done.exported.sections if one.topic != ANCHOR and not one.only_referenced)

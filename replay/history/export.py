@@ -1,8 +1,10 @@
 """Export: offset ranges, or a run, of a log into one file that everything else then works from."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import islice
 from pathlib import Path
 
 from rollbook.infra.settings import Settings, Topic
@@ -13,7 +15,7 @@ from rollbook.replay.history.narrowed import narrowed_to
 from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.ranges import OffsetRange, check_apart
 from rollbook.replay.history.referenced import Referenced
-from rollbook.replay.history.source import Bounds, LogSource, StoredRecord
+from rollbook.replay.history.source import Bounds, LogSource, StoredRecord, read_there
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.schemas.partition import partition_of
@@ -21,15 +23,21 @@ from rollbook.schemas.partition import partition_of
 PER_RUN = (Topic.LIFECYCLE, Topic.DECISIONS, Topic.LEDGER)
 """Topics in which a record is of one run."""
 _WATCH_EVERY = 1_000
+_WATCH_PAYLOADS_EVERY = 16
+"""They may be large."""
+_PAYLOADS_AT_ONCE = 1_024
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A finished file: what it holds, and how many records of each section."""
+    """A finished file: what it holds, and how many records of each section. `gone`: records of payloads that are named,
+    and that the log does not have (any more); `unknown`: references to what is no payload of the log."""
 
     path: Path
     sections: tuple[Section, ...]
     totals: tuple[Total, ...]
+    gone: int = 0
+    unknown: int = 0
 
 
 def ranges_of_run(log: LogSource, settings: Settings, run_id: str) -> list[OffsetRange]:
@@ -58,10 +66,10 @@ def export(
     watch: Watch = lambda *_: None,
 ) -> Exported:
     """Write the committed records of `ranges` to `out`, of one run alone where it is given; with `payloads` also those
-    that the exported lifecycle records name, and with `anchor` the ledger's `rows` behind them. The same ranges give
-    the same bytes at any time.
+    that the exported lifecycle records name and that are (still) there, and with `anchor` the ledger's `rows` behind
+    them. Ranges with an end give the same bytes at any time, but for those of the ledger, which is compacted.
 
-    Streamed: memory does not grow with the ranges (a bit for each offset of the payloads). Raises OutOfRange for a
+    Streamed: memory does not grow with the ranges (a bit for each payload that is named). Raises OutOfRange for a
     range that is not to be had, BadInput for an `out` that exists or ranges that overlap, EnvironmentFault where broker
     or disk do not play along.
     """
@@ -69,46 +77,84 @@ def export(
     sections = tuple(_section(log, one, run_id) for one in ranges)
     if os.path.lexists(out):
         raise BadInput(f"{visible(out)} exists: an export replaces nothing; give another --out, or remove it")
-    referenced = Referenced()
-    lifecycle = settings.topic(Topic.LIFECYCLE)
+    payload_topic = settings.topic(Topic.PAYLOADS)
+    referenced = Referenced(payload_topic, _ends(log, payload_topic))
     if payloads:
-        for section in (one for one in sections if one.topic == lifecycle):
+        for section in (one for one in sections if one.topic == settings.topic(Topic.LIFECYCLE)):
             for record in _read(log, section, watch, "looking for payloads"):
                 referenced.note(record)
-        sections += referenced.sections()
+    named = referenced.sections()
+    bodies = [_read(log, one, watch, str(one)) for one in sections]
+    bodies += [_payloads(log, one, referenced, watch) for one in named]
+    sections += named
     partitions = {topic: log.partitions(topic) for topic in dict.fromkeys(one.topic for one in sections)}
     if anchor is not None:
         sections += (Section(topic=ANCHOR, partition=anchor.partition, start=0, end=len(rows)),)
+        bodies.append(StoredRecord(ANCHOR, anchor.partition, at, 0, *row) for at, row in enumerate(rows))
     contents = Contents(topic_prefix=settings.topic_prefix, partitions=partitions, sections=sections, anchor=anchor)
+    totals = _written(out, contents, bodies)
+    there = sum(total.records for total in totals[len(ranges) : len(ranges) + len(named)])
+    return Exported(out, sections, totals, sum(map(referenced.count, named)) - there, referenced.unknown)
+
+
+def _written(out: Path, contents: Contents, bodies: Iterable[Iterator[StoredRecord]]) -> tuple[Total, ...]:
+    """Under another name until it is whole."""
     unfinished = out.with_name(f"{out.name}.unfinished")
     try:
         unfinished.unlink(missing_ok=True)
-        totals = write(unfinished, contents, (_of(log, one, referenced, rows, watch) for one in sections))
+        totals = write(unfinished, contents, bodies)
         unfinished.rename(out)
     except OSError as fault:
         raise EnvironmentFault(f"{visible(out)} cannot be written ({fault.strerror}): give another --out") from None
     finally:
         unfinished.unlink(missing_ok=True)
-    return Exported(out, sections, totals)
+    return totals
+
+
+def _ends(log: LogSource, topic: str) -> Callable[[int], int]:
+    """Where the partitions of a topic end now; those of files that do not hold them anywhere."""
+
+    @cache
+    def end_of(partition: int) -> int:
+        if partition >= log.partitions(topic) or (isinstance(log, FileLog) and not log.holds(topic, partition)):
+            return 0
+        return log.bounds(topic, partition).end
+
+    return end_of
 
 
 def _section(log: LogSource, wanted: OffsetRange, run_id: str | None) -> Section:
-    """From a file of one run it is a section of that run: it has nothing else."""
+    """From a file it is a section of no more than the file's: of a run, or of payloads that were named."""
     within = wanted.resolved(log)
-    run = narrowed_to(log, wanted, run_id)
-    return Section(topic=wanted.topic, partition=wanted.partition, start=within.first, end=within.end, run=run)
+    place = (wanted.topic, wanted.partition)
+    held = [one for one in log.sections if (one.topic, one.partition) == place] if isinstance(log, FileLog) else []
+    return Section(
+        topic=wanted.topic,
+        partition=wanted.partition,
+        start=within.first,
+        end=within.end,
+        run=narrowed_to(log, wanted, run_id),
+        only_referenced=any(one.only_referenced for one in held),
+    )
 
 
-def _of(
-    log: LogSource, section: Section, referenced: Referenced, rows: Sequence[tuple[bytes, bytes]], watch: Watch
-) -> Iterator[StoredRecord]:
-    if section.topic == ANCHOR:
-        return (
-            StoredRecord(ANCHOR, section.partition, number, 0, key, value) for number, (key, value) in enumerate(rows)
-        )
-    if section.only_referenced:
-        return log.read_at(section.topic, section.partition, referenced.offsets(section))
-    return _read(log, section, watch, str(section))
+def _payloads(log: LogSource, section: Section, referenced: Referenced, watch: Watch) -> Iterator[StoredRecord]:
+    what, total = f"payloads of {section.topic}:{section.partition}", referenced.count(section)
+    there = (
+        record
+        for some in _batches(referenced.offsets(section))
+        for record in read_there(log, section.topic, section.partition, some)
+    )
+    for count, record in enumerate(there):
+        if count % _WATCH_PAYLOADS_EVERY == 0:
+            watch(what, count, total)
+        yield record
+    watch(what, total, total)
+
+
+def _batches(offsets: Iterator[int]) -> Iterator[list[int]]:
+    while some := list(islice(offsets, _PAYLOADS_AT_ONCE)):
+        yield some
 
 
 def _read(log: LogSource, section: Section, watch: Watch, what: str) -> Iterator[StoredRecord]:

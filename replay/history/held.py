@@ -28,14 +28,16 @@ class Held:
         self._settings = settings
 
     def all(self) -> Iterator[OffsetRange]:
-        """All of it, or all of the run. Raises BadInput for a gap, and where it cannot be told what all of it is."""
+        """All of it, or all of the run; payloads go with the records that name them. Raises BadInput for a gap, and
+        where it cannot be told what all of it is."""
         if self._run_id is not None:
             found = ranges_of_run(self._log, self._settings, self._run_id)
             for one in found:
                 self._check_whole(one.topic, one.partition, None)
             yield from found
             return
-        for topic, partition in dict.fromkeys((one.topic, one.partition) for one in self._log.sections):
+        of_their_own = [one for one in self._log.sections if not one.only_referenced]
+        for topic, partition in dict.fromkeys((one.topic, one.partition) for one in of_their_own):
             for run in self._runs(topic, partition):
                 self._check_whole(topic, partition, run)
                 for own in self._joined(topic, partition, run):

@@ -1,7 +1,9 @@
-"""Which payloads a stretch of the lifecycle topic names: a bit for each offset, whatever the stretch's length."""
+"""Which payloads a stretch of the lifecycle topic names: a bit for each offset, whatever the stretch's length.
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+Who may write a record can name anything in it: what cannot be a payload of the log is counted, and passed over.
+"""
+
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rollbook.replay.history.container import Section
@@ -10,36 +12,44 @@ from rollbook.schemas.codec import UndecodableRecord, unwrap
 
 _PARTS = ("segments", "items", "recordings")
 """The fields of lifecycle records whose elements may each have a payload."""
+_BLOCK = 4_096
+"""Offsets that share their bits; a multiple of 8."""
 
 
-@dataclass(slots=True)
-class _Bits:
-    base: int
-    bits: bytearray = field(default_factory=bytearray)
+class _Offsets:
+    """A set of them, in blocks: one that lies far from all others costs no more than a block."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, bytearray] = {}
 
     def add(self, offset: int) -> None:
-        if offset < self.base:
-            # By doubling, so that offsets which come downwards cost no more than others.
-            more = max((self.base - offset + 7) // 8, len(self.bits))
-            more = min(more, self.base // 8)
-            self.bits[:0] = bytes(more)
-            self.base -= 8 * more
-        at = offset - self.base
-        if at >= 8 * len(self.bits):
-            self.bits.extend(bytes(max(at // 8 + 1 - len(self.bits), len(self.bits))))
-        self.bits[at // 8] |= 1 << at % 8
+        block, at = divmod(offset, _BLOCK)
+        bits = self._blocks.get(block)
+        if bits is None:
+            bits = self._blocks[block] = bytearray(_BLOCK // 8)
+        bits[at // 8] |= 1 << at % 8
 
-    def offsets(self) -> Iterator[int]:
-        for at, byte in enumerate(self.bits):
-            if byte:
-                yield from (self.base + 8 * at + bit for bit in range(8) if byte >> bit & 1)
+    def __len__(self) -> int:
+        return sum(int.from_bytes(bits).bit_count() for bits in self._blocks.values())
+
+    def __iter__(self) -> Iterator[int]:
+        """Ascending."""
+        for block in sorted(self._blocks):
+            for at, byte in enumerate(self._blocks[block]):
+                if byte:
+                    yield from (block * _BLOCK + 8 * at + bit for bit in range(8) if byte >> bit & 1)
 
 
 class Referenced:
-    """The payloads named by the records noted so far."""
+    """The payloads named by the records noted so far. `topic`: where they lie; `end_of`: the first offset of one of its
+    partitions that nothing can have been written at, 0 for one that there is not. `unknown`: how many references were
+    to something else."""
 
-    def __init__(self) -> None:
-        self._bits: dict[tuple[str, int], _Bits] = {}
+    def __init__(self, topic: str, end_of: Callable[[int], int]) -> None:
+        self._topic = topic
+        self._end_of = end_of
+        self._offsets: dict[int, _Offsets] = {}
+        self.unknown = 0
 
     def note(self, record: StoredRecord) -> None:
         """A lifecycle record; what cannot be decoded names none."""
@@ -50,30 +60,36 @@ class Referenced:
         for name in _PARTS:
             for part in fields.get(name) or ():
                 if isinstance(part, dict) and part.get("payload") is not None:
-                    self._add(part["payload"])
+                    self._note(part["payload"])
 
     def sections(self) -> tuple[Section, ...]:
         """One a partition, from the first payload named to the last."""
         return tuple(
-            Section(topic=topic, partition=partition, start=first, end=last + 1, only_referenced=True)
-            for (topic, partition), bits in sorted(self._bits.items())
-            for first, last in [_ends(bits)]
+            Section(topic=self._topic, partition=partition, start=first, end=last + 1, only_referenced=True)
+            for partition, offsets in sorted(self._offsets.items())
+            for first, last in [_ends(offsets)]
         )
 
     def offsets(self, section: Section) -> Iterator[int]:
         """Those of a section, ascending."""
-        return self._bits[section.topic, section.partition].offsets()
+        return iter(self._offsets[section.partition])
 
-    def _add(self, ref: dict[str, Any]) -> None:
-        place = (ref["topic"], ref["partition"])
-        for offset in ref["offsets"]:
-            if place not in self._bits:
-                self._bits[place] = _Bits(offset - offset % 8)
-            self._bits[place].add(offset)
+    def count(self, section: Section) -> int:
+        """How many they are."""
+        return len(self._offsets[section.partition])
+
+    def _note(self, ref: dict[str, Any]) -> None:
+        partition, offsets = ref["partition"], ref["offsets"]
+        end = self._end_of(partition) if ref["topic"] == self._topic and partition >= 0 else 0
+        if not all(0 <= offset < end for offset in offsets):
+            self.unknown += 1
+            return
+        for offset in offsets:
+            self._offsets.setdefault(partition, _Offsets()).add(offset)
 
 
-def _ends(bits: _Bits) -> tuple[int, int]:
+def _ends(offsets: _Offsets) -> tuple[int, int]:
     first = last = -1
-    for offset in bits.offsets():
+    for offset in offsets:
         first, last = (offset if first < 0 else first), offset
     return first, last

@@ -1,5 +1,6 @@
 """Exported files: the same bytes at any time, nothing missing, nothing added, and materialize works from them."""
 
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,14 +9,20 @@ from typing import Any
 import fastavro
 import pytest
 
+from rollbook.infra.cli import run as rollbook
 from rollbook.infra.settings import Topic
 from rollbook.replay.history.container import write as write_file
 from rollbook.replay.history.export import export, is_of_run
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.ranges import OffsetRange, parse_range
+from rollbook.replay.history.referenced import Referenced
 from rollbook.replay.history.source import OutOfRange, StoredRecord
 from rollbook.replay.materialize.materialize import Wanted, materialize
+from rollbook.schemas.codec import encode
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.records.common import Header, LearnerRef, PayloadRef, Source, SourceKind
+from rollbook.schemas.records.update import RecordingRef, RecordingSealed
+from rollbook.schemas.types import Part
 from rollbook.tests.replay.materialized import tree, write
 from rollbook.tests.replay.story import DECISIONS, LIFECYCLE, SETTINGS, Story
 
@@ -65,6 +72,100 @@ def test_only_payloads_that_are_named_are_taken_and_without_them_none(story: Sto
         pytest.raises(BadInput, match="payloads is not in"),
     ):
         log.bounds(PAYLOADS, 0)
+
+
+def test_payloads_that_are_gone_are_counted_and_the_rest_is_there(
+    story: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where one in the middle is gone, as no retention takes it."""
+    end = story.log.bounds(PAYLOADS, 0).end
+    whole = export(story.log, SETTINGS, ALL, tmp_path / "whole.avro", payloads=True)
+    assert (whole.gone, whole.unknown) == (0, 0)
+    story.log.lose(PAYLOADS, 0, 3)
+    story.log.remove(PAYLOADS, 0, end - 2)
+    done = export(story.log, SETTINGS, ALL, tmp_path / "rest.avro", payloads=True)
+    assert (done.gone, done.unknown) == (4, 0)
+    with FileLog([done.path]) as log:
+        assert [stored.offset for stored in log.read(PAYLOADS, 0, 0, end)] == [*range(3, end - 2), end - 1]
+    assert rollbook(["history", "export", str(done.path), "lifecycle:0:-", "--payloads", "--out", f"{done.path}2"]) == 0
+    assert "not there any more: 4 payload records that the lifecycle records name\n" in capsys.readouterr().out
+    story.log.lose(PAYLOADS, 0, end)
+    assert export(story.log, SETTINGS, ALL, tmp_path / "none.avro", payloads=True).gone == end
+    for path, told in ((whole.path, 0), (done.path, 1)):
+        assert rollbook(["history", "seal", str(path), "--payloads", "--out", f"{path}.sealed"]) == 0
+        assert capsys.readouterr().out.count("not there any more: 4 payload records") == told
+
+
+NOT_OURS: dict[str, dict[str, Any]] = {
+    "another topic": {"topic": "elsewhere"},
+    "the lifecycle topic": {"topic": LIFECYCLE},
+    "another partition": {"partition": 7},
+    "far beyond the end": {"offsets": (1 << 40,)},
+    "partly beyond the end": {"offsets": (0, 1 << 40)},
+}
+
+
+@pytest.mark.parametrize("wrong", NOT_OURS)
+def test_what_anybody_names_that_is_no_payload_of_ours_is_in_no_exports_way(
+    story: Story, wrong: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    honest = export(story.log, SETTINGS, ALL, tmp_path / "honest.avro", payloads=True)
+    good = story.payload
+
+    def bad(key: str, record: Part) -> PayloadRef:
+        return good(key, record).model_copy(update=NOT_OURS[wrong])
+
+    story.payload = bad  # type: ignore[method-assign]
+    story.group("d")
+    path = tmp_path / "run.avro"
+    done = export(story.log, SETTINGS, ALL, path, payloads=True)
+    assert (done.gone, done.unknown) == (0, 2)
+    assert done.sections[2] == honest.sections[2]
+    assert done.totals[2] == honest.totals[2]
+    again = tmp_path / "again.avro"
+    assert rollbook(["history", "export", str(path), "--payloads", "--out", str(again)]) == 0
+    assert "left out: 2 references to what is no payload of this log\n" in capsys.readouterr().out
+    assert again.read_bytes() == path.read_bytes()
+
+
+def naming(offset: int) -> StoredRecord:
+    """A seal with a recording at an offset."""
+    ref = PayloadRef(topic=PAYLOADS, partition=0, offsets=(offset,), size=1, sha256="0" * 64)
+    recordings = (RecordingRef(rollout_id=0, step_id=0, payload=ref),)
+    header = Header(run_id="r", event_id="e", occurred_at=0, source=Source(kind=SourceKind.OPERATOR, id="teller"))
+    learner = LearnerRef(learner_id="l", epoch=1)
+    sealed = RecordingSealed(
+        header=header, learner=learner, update_id="u", rank=0, recordings=recordings, digest="0" * 64
+    )
+    return StoredRecord(LIFECYCLE, 0, 0, 0, b"r", encode(sealed))
+
+
+def test_what_is_named_far_from_all_else_costs_little() -> None:
+    """As the only record of the topic that is left may be."""
+    far = 1 << 40
+    tracemalloc.start()
+    referenced = Referenced(PAYLOADS, lambda _: far + 1)
+    for offset in (far, 0):
+        referenced.note(naming(offset))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    (section,) = referenced.sections()
+    assert list(referenced.offsets(section)) == [0, far]
+    assert (section.start, section.end, referenced.count(section)) == (0, far + 1, 2)
+    assert peak < 5 << 20
+
+
+def test_who_waits_for_payloads_sees_how_many_are_there(story: Story, tmp_path: Path) -> None:
+    for number in range(9):
+        story.group(f"more-{number}")
+    seen: list[tuple[str, int, int]] = []
+    done = export(story.log, SETTINGS, ALL, tmp_path / "run.avro", payloads=True, watch=lambda *told: seen.append(told))
+    of_payloads = [(count, total) for what, count, total in seen if what == f"payloads of {PAYLOADS}:0"]
+    records = done.totals[2].records
+    assert of_payloads[0] == (0, records)
+    assert of_payloads[-1] == (records, records)
+    assert len(of_payloads) > 2
+    assert of_payloads == sorted(of_payloads)
 
 
 def test_a_run_alone_leaves_the_others_out(story: Story, tmp_path: Path) -> None:
