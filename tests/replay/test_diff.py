@@ -298,5 +298,10 @@ def test_a_training_with_trl_computed_the_same_whether_the_ledger_gated_or_obser
     report = diff_runs(gate, observe)
     assert (report.verdict, report.updates, report.rows, report.left) == (DiffVerdict.SAME, 2, 16, ())
     report = diff_runs(gate, resumed)
-    assert (report.verdict, report.updates, report.undone) == (DiffVerdict.NOT_COMPARABLE, 1, 1)
-    assert report.left_counts == {NotCompared.CANNOT_BE_READ: 1, NotCompared.NO_SUCH_UPDATE: 1}
+    assert (report.verdict, report.updates, report.undone) == (DiffVerdict.DIFFERENT, 2, 1)
+    assert [what for what, tally in report.tallies.items() if tally.differing] == [What.COHORT]
+    assert report.left_counts == {
+        NotCompared.NO_SUCH_ROW: 4,
+        NotCompared.NO_SUCH_STEP: 3,
+        NotCompared.NO_SUCH_UPDATE: 1,
+    }
