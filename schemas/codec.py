@@ -7,7 +7,7 @@ The decoder finds the writer's schema by fingerprint among all versions ever shi
 import hashlib
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -30,6 +30,7 @@ __all__ = [
     "decode",
     "decode_as",
     "encode",
+    "encoder",
     "make",
     "shipped_schemas",
     "unwrap",
@@ -81,6 +82,26 @@ def encode(record: Part) -> bytes:
     out = [prefix]
     write(out, record)
     return b"".join(out)
+
+
+def encoder(model: type[P], schema: str) -> Callable[[P], bytes]:
+    """What writes records of a model under one of its schemas, also one of an earlier version, by its fingerprint as
+    `shipped_schemas` has it; fields that it does not have are left out. Raises LookupError for a schema of no version.
+    """
+    prefix = bytes.fromhex(schema)
+    writer = _writers().get(prefix)
+    if writer is None or writer.model is not model:
+        raise LookupError(f"{schema} is the schema of no {model.__name__} that was ever shipped")
+    if writer.is_current:
+        return encode
+    begin, write = MARKER + prefix, writing.writer(writer.schema)
+
+    def encode_earlier(record: P) -> bytes:
+        out = [begin]
+        write(out, record)
+        return b"".join(out)
+
+    return encode_earlier
 
 
 def decode(data: bytes) -> Part:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from rollbook.infra.settings import DECISION_MAX_BYTES
+from rollbook.processors.decision_schema import decision_writer
 from rollbook.processors.fold_version import FOLD_VERSION
 from rollbook.processors.ledger import admit, ending, floor, learner, policy, reserve, reward, rollout, run, update
 from rollbook.processors.ledger.keys import key_of
@@ -191,10 +192,11 @@ class Ledger:
             mass_changes=verdict.mass_changes,
             chain=_NO_CHAIN,
         )
-        body = encode(decision)[:-_CHAIN_LENGTH]
+        write = decision_writer(head.fold_version)
+        body = write(decision)[:-_CHAIN_LENGTH]
         if len(body) > MOST_DECISION_BYTES:
             decision = _without_lists(decision)
-            body = encode(decision)[:-_CHAIN_LENGTH]
+            body = write(decision)[:-_CHAIN_LENGTH]
         chain = chain_of(head.chain, source.sha256, body)
         of_run.change_head(sequence=decision.sequence, chain=chain)
         return Folded(decision.but(chain=chain), body + b"\x80\x01" + chain.encode(), undecodable)

@@ -174,7 +174,7 @@ class Deriver:
         previous = _NO_CHAIN if run is None else run.head.chain
         body = (said.value or b"")[:-_CHAIN_BYTES]
         is_linked = chain_of(previous, decision.source.sha256, body) == decision.chain
-        there, derived = differences(decision, folded.decision)
+        there, derived = differences(decision, decode_as(Decision, folded.encoded))
         kind = Kind.DECISION_DIFFERS if is_linked else Kind.DECISION_CHANGED
         return Finding(
             kind, said.place, f"the decision on the {decision.record_type} at {stored.place}", there, derived
