@@ -1,7 +1,7 @@
 """Audit: a run or a partition folded again, from its first record or from an anchor, and held against the log."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.ledger.fold import Ledger
@@ -50,6 +50,12 @@ class AuditReport:
     checked: Checked
     findings: tuple[Finding, ...]
     unchecked: tuple[str, ...]
+    bundles: int = 0
+    """How many were held against the log, where any were given."""
+
+    def with_bundles(self, count: int, findings: Sequence[Finding]) -> "AuditReport":
+        """This report with what bundles were found to be."""
+        return replace(self, bundles=count, findings=(*self.findings, *findings)) if count else self
 
     @property
     def passed(self) -> bool:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,10 +13,14 @@ from rollbook.infra.settings import Settings
 from rollbook.replay.audit.findings import Finding, Kind
 from rollbook.replay.bundle.model import Redaction
 from rollbook.replay.bundle.redaction import Redactor
-from rollbook.replay.history.source import LogSource, place_of
+from rollbook.replay.history.source import LogSource, place_of, read_there
+from rollbook.replay.materialize.assemble import Assembled
+from rollbook.replay.materialize.commits import CommittedUpdate
+from rollbook.replay.materialize.evidence import UpdateEvidence
 from rollbook.replay.materialize.form import BundleFormat, Form
-from rollbook.replay.materialize.materialize import Wanted, materialize
 from rollbook.replay.materialize.provenance import Position, Provenance, provenance_path
+from rollbook.replay.materialize.publish import publish
+from rollbook.replay.materialize.walk import Wanted, walk
 from rollbook.replay.text import visible
 from rollbook.schemas.codec import decode_as
 from rollbook.schemas.errors import BadInput
@@ -28,30 +31,51 @@ _NONE = "nothing"
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class Given:
     """A bundle's folder, and what is said beside it of where it comes from."""
 
     path: Path
     provenance: Provenance
 
 
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """What a bundle was made of, and how: those of one run and form are made anew in one walk. `policy`: of its
+    redaction, if there is one."""
+
+    run_id: str
+    format: BundleFormat
+    policy: tuple[tuple[str, Redaction], ...]
+
+    @property
+    def form(self) -> Form:
+        return Form(self.format, Redactor(dict(self.policy)) if self.policy else None)
+
+
 def check_bundles(log: LogSource, settings: Settings, paths: Sequence[Path]) -> Iterator[Finding]:
-    """What differs between bundles and the log. `paths`: of bundles, or of folders with bundles in them. Raises
-    BadInput for a path without a bundle, or a bundle without its provenance."""
-    given = [one for path in paths for one in _bundles_at(path)]
+    """What differs between bundles and the log. `paths`: as of `bundles_at`, which raises for them; one update is made
+    anew at a time."""
+    given = bundles_at(paths)
     found = list(_check_records(log, given))
     yield from found
-    sound = [one for one in given if visible(one.path, limit=4096) not in {finding.place for finding in found}]
-    by_origin: dict[tuple[object, ...], list[_Given]] = {}
-    for one in sound:
-        form = _form(one)
-        policy = tuple(sorted(form.redactor.policy.items())) if form.redactor is not None else ()
-        by_origin.setdefault((_commit(log, one).header.run_id, form.format, policy), []).append(one)
-    for together in by_origin.values():
-        yield from _check_bytes(log, settings, together)
+    changed = {finding.place for finding in found}
+    by_origin: dict[_Origin, dict[str, list[Given]]] = {}
+    for one in given:
+        if _place(one) not in changed:
+            commit = _commit(log, one)
+            of_run = by_origin.setdefault(_origin(one, commit.header.run_id), {})
+            of_run.setdefault(commit.update_id, []).append(one)
+    for origin, of_updates in by_origin.items():
+        yield from _check_bytes(log, settings, origin, of_updates)
 
 
-def _bundles_at(path: Path) -> Iterator[_Given]:
+def bundles_at(paths: Sequence[Path]) -> tuple[Given, ...]:
+    """Of bundles, or of folders with bundles in them. Raises BadInput for a path without a bundle, or a bundle without
+    its provenance."""
+    return tuple(one for path in paths for one in _bundles_at(path))
+
+
+def _bundles_at(path: Path) -> Iterator[Given]:
     folders = [path] if provenance_path(path).exists() else sorted(one for one in path.glob("*") if one.is_dir())
     given = [one for one in folders if provenance_path(one).exists()]
     if not given:
@@ -66,10 +90,10 @@ def _bundles_at(path: Path) -> Iterator[_Given]:
         except (ValidationError, OSError) as problem:
             first = problem.errors()[0]["msg"] if isinstance(problem, ValidationError) else problem.strerror
             raise BadInput(f"{visible(place)} is no provenance ({first}): materialize the bundle again") from None
-        yield _Given(one, provenance)
+        yield Given(one, provenance)
 
 
-def _check_records(log: LogSource, given: Sequence[_Given]) -> Iterator[Finding]:
+def _check_records(log: LogSource, given: Sequence[Given]) -> Iterator[Finding]:
     """Each record that a bundle was made from is still the one that it was; the first of each bundle that is not. All
     are looked up together, since each look-up in Kafka costs a jump."""
     offsets: dict[tuple[str, int], set[int]] = {}
@@ -86,7 +110,7 @@ def _check_records(log: LogSource, given: Sequence[_Given]) -> Iterator[Finding]
                 break
 
 
-def _positions(given: _Given) -> Iterator[Position]:
+def _positions(given: Given) -> Iterator[Position]:
     for used in given.provenance.records:
         yield used.position
         yield used.decision.position
@@ -95,38 +119,43 @@ def _positions(given: _Given) -> Iterator[Position]:
 
 
 def _digests(log: LogSource, place: tuple[str, int], offsets: set[int]) -> dict[int, str]:
-    """Of what is there; where one is gone the others are looked for one by one."""
-    try:
-        return {stored.offset: stored.sha256 for stored in log.read_at(*place, offsets)}
-    except BadInput:
-        found = {}
-        for offset in offsets:
-            with suppress(BadInput):
-                found.update({stored.offset: stored.sha256 for stored in log.read_at(*place, [offset])})
-        return found
+    return {stored.offset: stored.sha256 for stored in read_there(log, *place, offsets)}
 
 
-def _check_bytes(log: LogSource, settings: Settings, given: Sequence[_Given]) -> Iterator[Finding]:
-    """Of one run and form: the run is materialized once for all of them."""
-    run_id, form = _commit(log, given[0]).header.run_id, _form(given[0])
-    updates = {_commit(log, one).update_id for one in given}
-    wanted = Wanted.of_run(run_id, log, settings, updates.pop() if len(updates) == 1 else None)
-    with TemporaryDirectory(prefix="rollbook-audit-") as folder:
-        out = Path(folder)
-        report = materialize(log, wanted, out, form=form)
-        why_not = {problem.update_id: problem.what for problem in report.problems}
-        for one in given:
-            if (what := why_not.get(_commit(log, one).update_id)) is not None:
-                yield _finding(one, f"it cannot be made from the log: {what}", {}, {})
-            elif not (out / one.path.name).is_dir():
-                yield _finding(one, "its name", {"name": one.path.name}, {"name": _NONE})
-            else:
-                names = (one.path.name, provenance_path(one.path).name)
-                said, derived = ({name: at / name for name in names} for at in (one.path.parent, out))
-                yield from _compare(one, said, derived)
+def _check_bytes(
+    log: LogSource, settings: Settings, origin: _Origin, of_updates: dict[str, list[Given]]
+) -> Iterator[Finding]:
+    wanted = Wanted.of_run(origin.run_id, log, settings)
+
+    def compared(update: CommittedUpdate, _: UpdateEvidence, assembled: Assembled) -> list[Finding]:
+        with TemporaryDirectory(prefix="rollbook-audit-") as folder:
+            publish(Path(folder), assembled.all)
+            return [finding for one in of_updates[update.update_id] for finding in _compared(one, Path(folder))]
+
+    left = dict(of_updates)
+    for made in walk(log, wanted, compared, form=origin.form, only=of_updates.keys()).each:
+        why_not = next((problem.what for problem in made.problems), "it has no optimizer step")
+        of_update = left.pop(made.update.update_id)
+        yield from made.value if made.value is not None else _unmade(of_update, why_not)
+    for update_id, of_update in left.items():
+        yield from _unmade(of_update, f"update {update_id} is not committed in it")
 
 
-def _commit(log: LogSource, given: _Given) -> Commit:
+def _unmade(given: Sequence[Given], why: str) -> Iterator[Finding]:
+    for one in given:
+        yield _finding(one, f"it cannot be made from the log: {why}", {}, {})
+
+
+def _compared(given: Given, made: Path) -> Iterator[Finding]:
+    if not (made / given.path.name).is_dir():
+        yield _finding(given, "its name", {"name": given.path.name}, {"name": _NONE})
+        return
+    names = (given.path.name, provenance_path(given.path).name)
+    said, derived = ({name: at / name for name in names} for at in (given.path.parent, made))
+    yield from _compare(given, said, derived)
+
+
+def _commit(log: LogSource, given: Given) -> Commit:
     """Also where the provenance is redacted."""
     for used in given.provenance.records:
         if used.record_type == Commit.__name__:
@@ -136,14 +165,16 @@ def _commit(log: LogSource, given: _Given) -> Commit:
     raise BadInput(f"{visible(provenance_path(given.path))} names no Commit: materialize the bundle again")
 
 
-def _form(given: _Given) -> Form:
-    """The form that it was written in, as it says itself."""
+def _origin(given: Given, run_id: str) -> _Origin:
+    """By the form that it was written in, as it says itself."""
     manifest = next(iter(sorted(given.path.rglob("manifest.json"))), None)
     index = next(iter(sorted(given.path.rglob("index.json"))), None)
-    policy = _json(manifest).get("redaction") or {}
     linked = _json(index).get("links") is not None
-    redactor = Redactor({name: Redaction(how) for name, how in policy.items()}) if policy else None
-    return Form(BundleFormat.V1_1 if linked else BundleFormat.V1_0, redactor)
+    try:
+        policy = {name: Redaction(how) for name, how in dict(_json(manifest).get("redaction") or {}).items()}
+    except (TypeError, ValueError):
+        raise BadInput(f"{visible(manifest)} states no redaction that there is: materialize the bundle again") from None
+    return _Origin(run_id, BundleFormat.V1_1 if linked else BundleFormat.V1_0, tuple(sorted(policy.items())))
 
 
 def _json(path: Path | None) -> dict[str, Any]:
@@ -154,7 +185,7 @@ def _json(path: Path | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _compare(given: _Given, said: dict[str, Path], derived: dict[str, Path]) -> Iterator[Finding]:
+def _compare(given: Given, said: dict[str, Path], derived: dict[str, Path]) -> Iterator[Finding]:
     count = 0
     for name, place in said.items():
         there, made = _files(place), _files(derived[name])
@@ -200,5 +231,9 @@ def _first_difference(path: str, said: Any, derived: Any) -> tuple[str, Any, Any
     return path or "form", said, derived
 
 
-def _finding(given: _Given, what: str, said: dict[str, str], derived: dict[str, str]) -> Finding:
-    return Finding(Kind.BUNDLE_DIFFERS, visible(given.path, limit=4096), what, said, derived)
+def _finding(given: Given, what: str, said: dict[str, str], derived: dict[str, str]) -> Finding:
+    return Finding(Kind.BUNDLE_DIFFERS, _place(given), what, said, derived)
+
+
+def _place(given: Given) -> str:
+    return visible(given.path, limit=4096)

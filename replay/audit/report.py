@@ -23,6 +23,8 @@ def lines(report: AuditReport) -> Iterator[str]:
         yield f"  {plural(report.undecided, 'record')} at the end not decided yet"
     checked = report.checked
     yield f"  drift of {plural(checked.admits, 'row')} and {plural(checked.recordings, 'recording')} computed again"
+    if report.bundles:
+        yield f"  {plural(report.bundles, 'bundle')} made again from the log"
     for head in report.heads:
         yield f"  head of {visible(head.run_id)}: {head.chain} (decision {head.sequence:,}, fold {head.fold_version})"
     for text in report.unchecked:
@@ -58,6 +60,7 @@ def plain(report: AuditReport) -> dict[str, Any]:
         "rows_refused_for_evidence": report.checked.refused,
         "recordings_checked": report.checked.recordings,
         "payloads_gone": report.checked.gone,
+        "bundles_checked": report.bundles,
         "heads": [
             {"run_id": one.run_id, "sequence": one.sequence, "chain": one.chain, "fold_version": one.fold_version}
             for one in report.heads

@@ -1,7 +1,7 @@
 """The committed updates of what is wanted, one at a time in the order of their commits, and what each is made into:
 bundles on disk, or what a replay or a comparison of it says. No more than one is held."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -95,9 +95,16 @@ class Walk(Generic[T]):
     each: Iterator[Made[T]]
 
 
-def walk(log: LogSource, wanted: Wanted, make: Make[T], watch: Watch = lambda *_: None, form: Form = Form()) -> Walk[T]:  # noqa: B008
-    """The wanted updates. Raises OutOfRange for a range that is not to be had, EnvironmentFault where the broker does
-    not play along."""
+def walk(
+    log: LogSource,
+    wanted: Wanted,
+    make: Make[T],
+    watch: Watch = lambda *_: None,
+    form: Form = Form(),  # noqa: B008
+    only: Collection[str] | None = None,
+) -> Walk[T]:
+    """The wanted updates; of those only some, by their ids, where they are given. Raises OutOfRange for a range that is
+    not to be had, EnvironmentFault where the broker does not play along."""
     within = wanted.lifecycle.resolved(log)
     decisions = DecisionLog(log, wanted.decisions_topic, wanted.lifecycle.partition)
     found = find_committed(decisions, within, run_id=wanted.run_id, update_id=wanted.update_id, watch=watch)
@@ -106,6 +113,8 @@ def walk(log: LogSource, wanted: Wanted, make: Make[T], watch: Watch = lambda *_
     def each() -> Iterator[Made[T]]:
         for count, update in enumerate(found.updates):
             watch("updates", count, len(found.updates))
+            if only is not None and update.update_id not in only:
+                continue
             yield _made(gatherer, update, make, form)
         watch("updates", len(found.updates), len(found.updates))
 

@@ -1,21 +1,25 @@
 """Audit of a real run: it passes as it is, and every kind of forgery is found and named."""
 
+import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
+from rollbook.infra.cli import run as rollbook
 from rollbook.infra.settings import Settings, Topic
 from rollbook.replay.audit.bundles import check_bundles
 from rollbook.replay.audit.findings import Kind
 from rollbook.replay.bundle.cohort import validate
 from rollbook.replay.bundle.redaction import Redactor
 from rollbook.replay.history.kafka import KafkaLog
+from rollbook.replay.materialize.assemble import Ready
 from rollbook.replay.materialize.form import BundleFormat, Form
 from rollbook.replay.materialize.materialize import Wanted, materialize
+from rollbook.replay.materialize.publish import Published, publish
 from rollbook.schemas.digests import float32_bytes, floats_of
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.decision import Decision
@@ -190,6 +194,38 @@ def test_bundles_that_the_log_gives_pass(forged: Forged, bundles: Path) -> None:
     assert list(check_bundles(forged.log, forged.settings, [bundles])) == []
     one = next(path for path in sorted(bundles.iterdir()) if path.is_dir())
     assert list(check_bundles(forged.log, forged.settings, [one])) == []
+
+
+def test_one_update_is_made_again_at_a_time_and_no_other_than_those_of_the_bundles(
+    forged: Forged, trained: TrainedRun, bundles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[tuple[Path, set[str]]] = []
+
+    def told(out: Path, ready: Sequence[Ready]) -> list[Published]:
+        made.append((out, {one.provenance.update_id for one in ready}))
+        assert list(out.iterdir()) == []
+        return publish(out, ready)
+
+    monkeypatch.setattr("rollbook.replay.audit.bundles.publish", told)
+    assert list(check_bundles(forged.log, forged.settings, [bundles])) == []
+    assert [update for _, update in made] == [{one} for one in trained.updates]
+    assert not any(folder.exists() for folder, _ in made)
+    made.clear()
+    of_last = [one for one in sorted(bundles.iterdir()) if one.is_dir() and trained.updates[-1] in one.name]
+    assert len(of_last) == 3
+    assert list(check_bundles(forged.log, forged.settings, of_last)) == []
+    assert [update for _, update in made] == [{trained.updates[-1]}]
+
+
+def test_how_many_bundles_were_looked_at_is_in_the_answer(
+    file: Path, bundles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "audit.md"
+    assert rollbook(["audit", str(file), "--bundle", str(bundles), "--json", "--report", str(page)]) == 0
+    assert json.loads(capsys.readouterr().out)["bundles_checked"] == 6
+    assert "6 bundles made again from the log" in page.read_text()
+    assert rollbook(["audit", str(file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["bundles_checked"] == 0
 
 
 def test_a_reward_that_was_edited_in_a_bundle_is_found_even_when_its_hashes_were_mended(
