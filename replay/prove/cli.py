@@ -1,8 +1,6 @@
 """`rollbook prove`: what went into a policy's weights, and what did not."""
 
 import json
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +11,7 @@ from rollbook.replay.audit.audit import stretch_of
 from rollbook.replay.audit.decisions import Stretch
 from rollbook.replay.history.options import Heads, TargetTexts
 from rollbook.replay.history.progress import progress
-from rollbook.replay.history.targets import Targets, opened, opened_for
+from rollbook.replay.history.targets import Targets, opened
 from rollbook.replay.prove.asked import read_asked
 from rollbook.replay.prove.prove import OfPolicy, prove
 from rollbook.replay.prove.report import lines, plain
@@ -67,7 +65,7 @@ def prove_command(
     if (policy is None) == (artifact is None):
         raise BadInput("say whose weights: either --policy VERSION or --artifact HASH")
     asked = None if absent is None else read_asked(absent, key=_key(redaction_key))
-    with _opened(targets or (), run) as of, progress() as watch:
+    with opened(targets or (), run) as of, progress() as watch:
         proof = prove(of.log, _stretch(of, run), OfPolicy(policy, artifact), asked=asked, heads=head or (), watch=watch)
     if as_json:
         for one in plain(proof):
@@ -86,12 +84,6 @@ def _key(path: Path | None) -> bytes:
         return path.read_bytes()
     except OSError as fault:
         raise BadInput(f"{visible(path)} cannot be read ({fault.strerror}): give the key of the redaction") from None
-
-
-def _opened(texts: Sequence[str], run: str) -> AbstractContextManager[Targets]:
-    """Files of other runs are left out, where nothing but files is given."""
-    files = bool(texts) and all(Path(text).is_file() for text in texts)
-    return opened_for(texts, run) if files else opened(texts, run)
 
 
 def _stretch(of: Targets, run: str) -> Stretch:
