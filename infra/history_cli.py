@@ -215,7 +215,7 @@ def _whole(stored: StoredRecord, decoded: Decoded | None) -> dict[str, Any]:
         "offset": stored.offset,
         "timestamp_ms": stored.timestamp_ms,
         "key": None if stored.key is None else stored.key.decode(errors="backslashreplace"),
-        "headers": {name: None if value is None else value.hex() for name, value in stored.headers},
+        "headers": [(name, None if value is None else value.hex()) for name, value in stored.headers],
         "size": None if stored.value is None else len(stored.value),
         "sha256": stored.sha256,
         "type": None if decoded is None else decoded.model.__name__,
