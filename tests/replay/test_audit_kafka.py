@@ -13,12 +13,15 @@ from confluent_kafka import Consumer, TopicPartition
 from rollbook.infra.broker.ports import free_port
 from rollbook.infra.cli import run as rollbook
 from rollbook.infra.settings import Settings, Topic
+from rollbook.replay.audit.audit import audit, stretch_of
 from rollbook.replay.bundle.cohort import read_cohort
 from rollbook.replay.history import cursor
 from rollbook.replay.history.decisions import DecisionLog
 from rollbook.replay.history.export import export
+from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.replay.history.ranges import OffsetRange
+from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.decision import Decision, Outcome
 from rollbook.tests.conftest import PARTITIONS
 from rollbook.tests.replay import hard_run
@@ -254,3 +257,15 @@ def test_files_of_two_runs_are_asked_run_by_run(hard: HardRun, files: Files, ask
     assert [json.loads(line) for line in ask("audit", *both, "--json").splitlines()] == alone
     for one in alone:
         assert json.loads(ask("audit", *both, "--run", one["run_id"], "--json")) == one
+
+
+def test_a_file_that_is_opened_by_itself_is_of_its_run(own: Settings, hard: HardRun, files: Files) -> None:
+    whole = OffsetRange(own.topic(Topic.LIFECYCLE), hard.partition)
+    with FileLog([Path(files.run)]) as log:
+        report = audit(log, own, stretch_of(log, own, whole, None)).report
+    assert (report.run_id, report.passed, report.unchecked) == (hard.run_id, True, ())
+    with (
+        FileLog([Path(files.run), Path(files.neighbour)]) as log,
+        pytest.raises(BadInput, match="alone: leave that file out, and ask of each run alone"),
+    ):
+        stretch_of(log, own, whole, None)
