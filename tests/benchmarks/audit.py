@@ -5,7 +5,7 @@ from Kafka, and its memory as the range grows while the live state does not:
 
 A version has 107 lifecycle records of 32 trajectories, each dispatched, generated and rewarded by a record of its own;
 with `--together` it has 237 of 200, whose groups are rewarded and trained on by one record, so that a record does more.
-Both topics of the range are read.
+After a thousand versions a run is closed and another begins, since what is kept of updates grows with a run. Both topics of the range are read.
 """
 
 import argparse
@@ -32,6 +32,7 @@ from rollbook.tests.benchmarks.long_run import LongRun
 from rollbook.tests.processors.log import Log
 from rollbook.tests.session_broker import own_topics
 
+VERSIONS_OF_A_RUN = 1_000
 TOPICS = (Topic.LIFECYCLE, Topic.DECISIONS)
 
 
@@ -67,8 +68,12 @@ def exported(path: Path, settings: Settings, versions: int, together: bool) -> N
     """A long run as a file."""
     with TemporaryDirectory() as folder:
         log = Spooled(Path(folder))
-        run = LongRun(log) if together else LongRun(log, groups=4, single=True)
-        for _ in run.versions(versions):
+        for number, first in enumerate(range(0, versions, VERSIONS_OF_A_RUN)):
+            name = f"run-{number}"
+            run = LongRun(log, run=name) if together else LongRun(log, groups=4, single=True, run=name)
+            for _ in run.versions(min(VERSIONS_OF_A_RUN, versions - first)):
+                log.forget()
+            run.history.closed()
             log.forget()
         names = {topic: settings.topic(topic) for topic in TOPICS}
         contents = Contents(

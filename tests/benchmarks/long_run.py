@@ -34,12 +34,14 @@ class Unkept(Log):
 class LongRun:
     """One run, version by version."""
 
-    def __init__(self, log: Log | None = None, *, groups: int = 25, horizon: int = 4, single: bool = False) -> None:
+    def __init__(
+        self, log: Log | None = None, *, groups: int = 25, horizon: int = 4, single: bool = False, run: str = "r"
+    ) -> None:
         """`single`: each trajectory is dispatched and rewarded by a record of its own, as servers do that answer one
         request at a time; else a group's rewards come together."""
         self.groups = groups
         self.single = single
-        self.history = History(log=log or Unkept())
+        self.history = History(run, log=log or Unkept())
         self.history.opened(horizon=horizon, max_lag=2, workers=_WORKERS, lease_ms=60_000)
         self.history.learner(incarnation="a process")
         self._made = 0
