@@ -5,7 +5,8 @@ from Kafka, and its memory as the range grows while the live state does not:
 
 A version has 107 lifecycle records of 32 trajectories, each dispatched, generated and rewarded by a record of its own;
 with `--together` it has 237 of 200, whose groups are rewarded and trained on by one record, so that a record does more.
-After a thousand versions a run is closed and another begins, since what is kept of updates grows with a run. Both topics of the range are read.
+After a thousand versions a run is closed and another begins: what is kept of updates grows with a run. Both topics of
+the range are read.
 """
 
 import argparse
