@@ -82,8 +82,8 @@ class Folding:
         return iter(()) if self.evidence is None else self.evidence.finish()
 
     def check_tail(self) -> None:
-        """Records that are decided are there. A file may hold more decisions than records, and nothing follows from
-        it."""
+        """Records that are decided are there, also behind the log's end where it was asked for. A file may hold more
+        decisions than records, and nothing follows from it."""
         if self.differs or isinstance(self.log, FileLog):
             return
         try:
@@ -96,6 +96,8 @@ class Folding:
         of = self.stretch
         decisions = DecisionLog(self.log, of.decisions, of.partition)
         end = self.log.bounds(of.lifecycle, of.partition).end
+        if not of.is_open and of.within.end < end:
+            return
         for decided in decisions.since(end):
             if of.run_id in (None, decided.decision.run_id):
                 self.differs = True
@@ -113,7 +115,7 @@ class Folding:
             kept = read_ledger(self.log, topic, of.partition, self.ledger.topic_partitions, of.run_id)
             stands = kept.next_offset
             wanted = stands if of.is_open else min(stands, of.within.end)
-            if is_live and stands > (end := self.log.bounds(of.lifecycle, of.partition).end):
+            if is_live and of.is_open and stands > (end := self.log.bounds(of.lifecycle, of.partition).end):
                 self.findings.append(kept.misplaced("it is behind the log's end", end))
                 return
             if is_live and wanted > self.folded_to:
