@@ -64,6 +64,14 @@ class Stretch:
     is_open: bool = False
     """Whether it was to end where the log does."""
 
+    def records(self, log: LogSource, end: int | None = None) -> Iterator[StoredRecord]:
+        """Those of the lifecycle topic, below an offset where one is given."""
+        key = None if self.run_id is None else self.run_id.encode()
+        stop = self.within.end if end is None else end
+        for stored in log.read(self.lifecycle, self.partition, self.within.first, stop):
+            if key is None or stored.key == key:
+                yield stored
+
 
 class Deriver:
     """Folds a stretch into a ledger, which is that before its first record. `undecided`: how many records at the end
@@ -87,7 +95,7 @@ class Deriver:
         is needed."""
         decisions = self._decisions()
         said = next(decisions, None)
-        for stored in self._records():
+        for stored in self._stretch.records(self._log):
             if said is None:
                 self._note_undecided(stored)
                 continue
@@ -105,12 +113,6 @@ class Deriver:
             return
         self.undecided_at = self.undecided_at or stored.place
         self.undecided += 1
-
-    def _records(self) -> Iterator[StoredRecord]:
-        of, key = self._stretch, self._key
-        for stored in self._log.read(of.lifecycle, of.partition, of.within.first, of.within.end):
-            if key is None or stored.key == key:
-                yield stored
 
     def _decisions(self) -> Iterator[StoredRecord]:
         """Those of the stretch's records, not decoded: where they are the derived bytes they need not be."""

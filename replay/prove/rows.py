@@ -144,11 +144,10 @@ class Rows:
 def _derived(log: LogSource, stretch: Stretch, end: int, strays: Collection[int], told: Told) -> Iterator[StoredRecord]:
     """The records that decisions were derived from."""
     first = stretch.within.first
-    key = None if stretch.run_id is None else stretch.run_id.encode()
-    for count, stored in enumerate(log.read(stretch.lifecycle, stretch.partition, first, end)):
+    for count, stored in enumerate(stretch.records(log, end)):
         if count % _WATCH_EVERY == 0:
             told(stored.offset - first, end - first)
-        if stored.key == key and stored.offset not in strays:
+        if stored.offset not in strays:
             yield stored
 
 
