@@ -57,7 +57,7 @@ def export(
     with opened(targets or (), run) as of, progress() as watch:
         done = export_ranges(of.log, of.settings, of.ranges, out, run_id=run, payloads=payloads, watch=watch)
     for section, total in zip(done.sections, done.totals, strict=True):
-        print(f"{section}  {plural(total.records, 'record')}  {total.digest}")
+        print(f"{section}{_of_run(section.run)}  {plural(total.records, 'record')}  {total.digest}")
     print("\n".join((*_left_out(done), f"written: {visible(done.path, limit=4096)}")))
 
 
@@ -116,6 +116,10 @@ def _lifecycle(of: Targets) -> list[OffsetRange]:
     return found
 
 
+def _of_run(run: str | None) -> str:
+    return "" if run is None else f" of run {visible(run)}"
+
+
 def _left_out(done: Exported) -> Iterator[str]:
     if done.gone:
         yield f"not there any more: {plural(done.gone, 'payload record')} that the lifecycle records name"
@@ -155,7 +159,8 @@ def show(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Each record whole, as a line of JSON.")] = False,
 ) -> None:
-    """Print the committed records of ranges, of a run, or of exported files. Exits 1 when there is none."""
+    """Print the committed records of ranges, of a run, or of exported files (of their payloads where a range names
+    them). Exits 1 when there is none."""
     with opened(targets or (), run) as of, _progress() as watch:
         found = islice(_found(of, record_type or (), naming, watch), limit or (None if as_json else SHOWN + 1))
         count = 0
@@ -167,7 +172,8 @@ def show(
             else:
                 print(_line(stored, decoded))
         if not count:
-            raise AnswerNo(f"no such record is in {', '.join(map(str, of.ranges))}")
+            where = ", ".join(f"{one}{_of_run(run or one.run)}" for one in of.ranges)
+            raise AnswerNo(f"no such record is in {where}")
 
 
 def _progress() -> AbstractContextManager[Watch]:

@@ -13,7 +13,7 @@ from typing import IO, Any, cast
 import fastavro
 
 from rollbook.replay.history.container import AnchorNote, Contents, Running, Section, Total, contents_of, stored
-from rollbook.replay.history.joined import joined
+from rollbook.replay.history.joined import gap_in, joined
 from rollbook.replay.history.source import Bounds, LogClosed, OutOfRange, StoredRecord, place_of
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
@@ -227,11 +227,9 @@ class FileLog:
     def _check_there(self, topic: str, partition: int, start: int, end: int) -> None:
         """Before the first record is read: half of a range is no answer to who asked for all of it."""
         stretches = self._stretches(topic, partition)
-        near = next((one for one in stretches if start < one.end), stretches[-1])
-        first = near.end if near.first <= start else start
-        if start < end and first < end:
-            last = min(end, *(one.first for one in stretches if one.first > first), end)
-            problem = f"{topic}:{partition}:{first}-{last} is in none of {self.names}"
+        if (gap := gap_in(Bounds(start, end), stretches)) is not None:
+            near = next((one for one in stretches if start < one.end), stretches[-1])
+            problem = f"{topic}:{partition}:{gap.first}-{gap.end} is in none of the files {self.names}"
             raise OutOfRange(f"{topic}:{partition}:{start}-{end}", problem, near)
 
     @property

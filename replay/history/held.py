@@ -7,7 +7,7 @@ from rollbook.infra.settings import Settings, Topic
 from rollbook.replay.history.container import Section
 from rollbook.replay.history.export import PER_RUN, ranges_of_run
 from rollbook.replay.history.file import FileLog
-from rollbook.replay.history.joined import joined
+from rollbook.replay.history.joined import gap_in, joined
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import Bounds
 from rollbook.replay.text import visible
@@ -85,12 +85,9 @@ class Held:
             self._check(topic, partition, run, Bounds(own[0].first, own[-1].end), own)
 
     def _check(self, topic: str, partition: int, run: str | None, wanted: Bounds, own: Sequence[Bounds]) -> None:
-        near = next((one for one in own if wanted.first < one.end), own[-1])
-        first = near.end if near.first <= wanted.first else wanted.first
-        if first < wanted.end:
-            last = min((one.first for one in own if one.first > first), default=wanted.end)
+        if (gap := gap_in(wanted, own)) is not None:
             of_run = "" if run is None else f" of run {visible(run)}"
             raise BadInput(
-                f"{topic}:{partition}:{first}-{min(last, wanted.end)}{of_run} is in none of the files, and what lies "
-                "there nobody could rule out: give the file that holds it, too, or those alone that join"
+                f"{topic}:{partition}:{gap.first}-{gap.end}{of_run} is in none of the files, and what lies there "
+                "nobody could rule out: give the file that holds it, too, or those alone that join"
             )

@@ -1,6 +1,6 @@
 """Which offsets follow each other without a gap, of several stretches that may overlap."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rollbook.replay.history.source import Bounds
 
@@ -14,3 +14,11 @@ def joined(stretches: Iterable[Bounds]) -> list[Bounds]:
         else:
             found.append(one)
     return found
+
+
+def gap_in(wanted: Bounds, stretches: Sequence[Bounds]) -> Bounds | None:
+    """The first offsets that are wanted and in none of the `joined` stretches."""
+    first = next((one.end for one in stretches if one.first <= wanted.first < one.end), wanted.first)
+    if first >= wanted.end:
+        return None
+    return Bounds(first, min([wanted.end, *(one.first for one in stretches if one.first > first)]))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rollbook.replay.history.container import Section
 from rollbook.replay.history.file import FileLog
-from rollbook.replay.history.joined import joined
+from rollbook.replay.history.joined import gap_in, joined
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import Bounds, LogSource
 from rollbook.replay.text import visible
@@ -31,4 +31,4 @@ def narrowed_to(log: LogSource, wanted: OffsetRange, run_id: str | None) -> str 
 
 def _has(sections: Sequence[Section], run_id: str, within: Bounds) -> bool:
     own = joined(Bounds(one.start, one.end) for one in sections if one.run in (None, run_id))
-    return any(one.first <= within.first and within.end <= one.end for one in own)
+    return gap_in(within, own) is None
