@@ -16,11 +16,12 @@ from rollbook.processors.ledger.keys import parse_key
 from rollbook.replay.audit.anchor import anchor_of
 from rollbook.replay.audit.audit import stretch_of
 from rollbook.replay.audit.report import lines
-from rollbook.replay.audit.seal import Sealed, plan
+from rollbook.replay.audit.seal import Planned, Sealed, plan
 from rollbook.replay.audit.seal import seal as seal_stretch
 from rollbook.replay.history.container import ANCHOR
 from rollbook.replay.history.export import Exported
 from rollbook.replay.history.export import export as export_ranges
+from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.options import RunOnly, TargetTexts
 from rollbook.replay.history.progress import Watch, progress
 from rollbook.replay.history.ranges import OffsetRange
@@ -98,14 +99,26 @@ def seal(
         planned = plan([stretch_of(of.log, of.settings, one, run) for one in wanted], anchors, out)
         left_out = []
         for one in planned:
-            done = seal_stretch(
-                of.log, of.settings, one.stretch, one.out, before=one.before, payloads=payloads, watch=watch
-            )
+            done = _seal(of, one, payloads=payloads, watch=watch)
             print("\n".join((*lines(done.report), *_sealed(done))))
             if done.exported is None:
                 left_out.append(f"{one.stretch.lifecycle}:{one.stretch.partition}")
     if left_out:
         raise AnswerNo(f"not sealed: {', '.join(left_out)} has no decided record there, or does not pass its audit")
+
+
+def _seal(of: Targets, one: Planned, *, payloads: bool, watch: Watch) -> Sealed:
+    with nullcontext() if one.before is None else FileLog([one.before.path]) as sealed:
+        return seal_stretch(
+            of.log,
+            of.settings,
+            one.stretch,
+            one.out,
+            before=one.before,
+            sealed=sealed,
+            payloads=payloads,
+            watch=watch,
+        )
 
 
 def _lifecycle(of: Targets) -> list[OffsetRange]:

@@ -10,26 +10,42 @@ from rollbook.processors.ledger.fold import Ledger
 from rollbook.processors.ledger.rebuild import Rebuild
 from rollbook.replay.audit.decisions import Stretch
 from rollbook.replay.audit.findings import Finding, Kind
+from rollbook.replay.audit.ledger import Kept
 from rollbook.replay.history.container import AnchorNote
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.ranges import OffsetRange
+from rollbook.replay.history.source import LogSource
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
 
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """`rows`: those of the ledger topic, by key; `place`: where it lies."""
+    """`rows`: those of the ledger topic, by key; `path`: its file."""
 
     note: AnchorNote
     rows: tuple[tuple[bytes, bytes], ...]
-    place: str
+    path: Path
+
+    @property
+    def place(self) -> str:
+        return visible(self.path, limit=4096)
 
     def check(self) -> Iterator[Finding]:
         """Whether its rows are those that its digest is over."""
         found = digest_of(self.note.next_offset, self.rows)
         if found != self.note.digest:
             yield Finding(Kind.ANCHOR_DIFFERS, self.place, "its state", {"digest": self.note.digest}, {"digest": found})
+
+    def differences(self, ledger: Ledger, run_id: str | None) -> Iterator[Finding]:
+        """What is not as in a ledger that was folded up to it, row by row, of one run or of all that it has."""
+        note, run_id = self.note, run_id or self.note.run
+        rebuild = Rebuild(note.partition, note.topic_partitions, run_id)
+        for key, value in self.rows:
+            rebuild.take(key, value)
+        kept = Kept(self.place, note.partition, rebuild, dict.fromkeys((key for key, _ in self.rows), self.place))
+        for finding in kept.differences(ledger, run_id):
+            yield replace(finding, kind=Kind.ANCHOR_DIFFERS, place=self.place)
 
     def begin(self, wanted: OffsetRange) -> OffsetRange:
         """A range whose START is left open begins here."""
@@ -62,8 +78,22 @@ def anchor_of(path: Path) -> Anchor:
     with FileLog([path]) as log:
         for note, _, stored in log.anchors():
             rows = tuple((record.key or b"", record.value or b"") for record in stored)
-            return Anchor(note, rows, visible(path))
+            return Anchor(note, rows, path)
     raise BadInput(f"{visible(path)} has no anchor: give a file made by `rollbook history seal`")
+
+
+def anchors_within(log: LogSource, stretch: Stretch) -> list[Anchor]:
+    """Those of sealed files in which the stretch lies, up to its end: what they say can be derived."""
+    if not isinstance(log, FileLog):
+        return []
+    found = [
+        Anchor(note, tuple((one.key or b"", one.value or b"") for one in stored), path)
+        for note, path, stored in log.anchors()
+        if (note.lifecycle, note.partition) == (stretch.lifecycle, stretch.partition)
+        and stretch.within.first < note.next_offset <= stretch.within.end
+        and (stretch.run_id is None or note.run in (None, stretch.run_id))
+    ]
+    return sorted(found, key=lambda one: one.note.next_offset)
 
 
 def digest_of(next_offset: int, rows: Iterable[tuple[bytes, bytes]]) -> str:

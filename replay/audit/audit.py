@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.ledger.fold import Ledger
-from rollbook.replay.audit.anchor import Anchor
+from rollbook.replay.audit.anchor import Anchor, anchors_within
 from rollbook.replay.audit.chains import Chains, noted_heads
 from rollbook.replay.audit.decisions import Stretch
 from rollbook.replay.audit.evidence import Checked, EvidenceCheck
@@ -122,9 +122,13 @@ def audit(
     findings = folding.findings
     findings += [finding for file in logs for finding in _changed(file)]
     findings += [] if anchor is None else anchor.check()
-    folding.fold(stretch.within.end)
+    for one in anchors_within(log, stretch):
+        folding.fold(one.note.next_offset)
+        findings += () if folding.differs else (*one.check(), *one.differences(ledger, stretch.run_id))
+    if not folding.differs:
+        folding.fold(stretch.within.end)
     folding.check_tail()
-    unchecked = []
+    unchecked = [] if anchor is None else [f"the anchor's own state: an audit of {anchor.place} derives it"]
     if not folding.differs:  # else the state is not that of the log
         try:
             folding.check_ledger(settings.topic(Topic.LEDGER))

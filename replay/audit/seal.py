@@ -79,12 +79,23 @@ def seal(
     out: Path,
     *,
     before: Anchor | None = None,
+    sealed: LogSource | None = None,
     payloads: bool = False,
     watch: Watch = lambda *_: None,
 ) -> Sealed:
     """Audit the decided part of a stretch, from the log's first record or the anchor of the seal before it, and write
-    its records, their decisions and the state behind them. Raises what `audit` and `export` raise."""
-    audited = audit(log, settings, stretch, anchor=before, payloads=payloads, may_be_empty=True, watch=watch)
+    its records, their decisions and the state behind them. `sealed`: what lies before the anchor, where the log may
+    have it no more. Raises what `audit` and `export` raise."""
+    audited = audit(
+        log,
+        settings,
+        stretch,
+        anchor=before,
+        sealed=sealed,
+        payloads=payloads,
+        may_be_empty=True,
+        watch=watch,
+    )
     if not audited.report.passed or not audited.report.decided:
         return Sealed(audited.report, None, None)
     decided_to = audited.decided_to

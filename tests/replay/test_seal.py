@@ -8,17 +8,18 @@ import pytest
 
 from rollbook.infra.cli import run as rollbook
 from rollbook.infra.settings import Topic
-from rollbook.replay.audit.anchor import Anchor, anchor_of
+from rollbook.replay.audit.anchor import Anchor, anchor_of, digest_of
 from rollbook.replay.audit.audit import audit, stretch_of
 from rollbook.replay.audit.findings import Kind
 from rollbook.replay.audit.seal import seal
 from rollbook.replay.history.export import export
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.ranges import OffsetRange
+from rollbook.replay.history.source import Bounds
 from rollbook.schemas.codec import decode, encode
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.ledger import TrajectoryState
-from rollbook.tests.replay.story import LIFECYCLE, SETTINGS, Story
+from rollbook.tests.replay.story import DECISIONS, LIFECYCLE, SETTINGS, Story
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def test_what_follows_a_seal_is_audited_from_its_anchor(story: Story, middle: in
         assert list(log.verify()) == []
 
 
-def test_an_anchor_that_was_edited_is_found_also_with_its_digest(story: Story, middle: int, tmp_path: Path) -> None:
+def test_an_anchor_that_was_edited_is_found_by_its_digest(story: Story, middle: int, tmp_path: Path) -> None:
     anchor = sealed(story, middle, tmp_path / "sealed.avro")
     rows = list(anchor.rows)
     at = next(n for n, (_, value) in enumerate(rows) if isinstance(decode(value), TrajectoryState))
@@ -70,6 +71,57 @@ def test_an_anchor_that_was_edited_is_found_also_with_its_digest(story: Story, m
     rest = stretch_of(story.log, SETTINGS, OffsetRange(LIFECYCLE, 0, middle), None)
     found = audit(story.log, SETTINGS, rest, anchor=replace(anchor, rows=tuple(rows)), payloads=False).report
     assert Kind.ANCHOR_DIFFERS in [one.kind for one in found.findings]
+
+
+@pytest.mark.parametrize("narrowed", [False, True])
+def test_an_anchor_whose_digest_was_made_anew_is_found_by_an_audit_of_its_file(
+    story: Story, middle: int, tmp_path: Path, narrowed: bool
+) -> None:
+    """Whichever of its rows was edited or removed; an audit of what follows says that it took the anchor as it is."""
+    run_id = story.run_id if narrowed else None
+    whole = stretch_of(story.log, SETTINGS, OffsetRange(LIFECYCLE, 0), run_id)
+    assert seal(story.log, SETTINGS, replace(whole, within=Bounds(0, middle)), tmp_path / "sealed.avro").exported
+    anchor = anchor_of(tmp_path / "sealed.avro")
+    ranges = [OffsetRange(LIFECYCLE, 0, 0, middle), OffsetRange(DECISIONS, 0, 0, anchor.note.next_decision)]
+    states = [at for at, (_, value) in enumerate(anchor.rows) if isinstance(decode(value), TrajectoryState)]
+    assert len(states) == 6
+    for at in range(len(anchor.rows)):
+        rows = list(anchor.rows)
+        state = decode(rows[at][1])
+        if isinstance(state, TrajectoryState):
+            rows[at] = (rows[at][0], encode(state.but(revision=7)))
+        else:
+            del rows[at]
+        note = anchor.note.model_copy(update={"digest": digest_of(middle, rows)})
+        path = tmp_path / f"forged-{at}.avro"
+        export(story.log, SETTINGS, ranges, path, run_id=run_id, anchor=note, rows=rows)
+        with FileLog([path]) as log:
+            stretch = stretch_of(log, SETTINGS, OffsetRange(LIFECYCLE, 0), run_id)
+            report = audit(log, SETTINGS, stretch, payloads=False).report
+        assert [one.kind for one in report.findings] == [Kind.ANCHOR_DIFFERS]
+        assert report.decided == middle
+        rest = replace(whole, within=Bounds(middle, story.end))
+        forged = anchor_of(path)
+        assert list(forged.check()) == []
+        if isinstance(state, TrajectoryState):
+            behind = audit(story.log, SETTINGS, rest, anchor=forged, payloads=False).report
+            assert f"the anchor's own state: an audit of {path} derives it" in behind.unchecked
+
+
+def test_in_files_that_join_every_anchor_is_derived(story: Story, middle: int, tmp_path: Path) -> None:
+    first = sealed(story, middle, tmp_path / "first.avro")
+    rest = stretch_of(story.log, SETTINGS, first.begin(OffsetRange(LIFECYCLE, 0)), None)
+    rows = list(first.rows)
+    del rows[-1]
+    note = first.note.model_copy(update={"digest": digest_of(middle, rows)})
+    ranges = [OffsetRange(LIFECYCLE, 0, 0, middle), OffsetRange(DECISIONS, 0, 0, note.next_decision)]
+    export(story.log, SETTINGS, ranges, tmp_path / "forged.avro", anchor=note, rows=rows)
+    assert seal(story.log, SETTINGS, rest, tmp_path / "second.avro", before=first).exported is not None
+    for begin, kinds in (("first", []), ("forged", [Kind.ANCHOR_DIFFERS])):
+        with FileLog([tmp_path / "second.avro", tmp_path / f"{begin}.avro"]) as log:
+            found = audit(log, SETTINGS, stretch_of(log, SETTINGS, OffsetRange(LIFECYCLE, 0), None)).report
+        assert [one.kind for one in found.findings] == kinds
+        assert (found.decided, found.undecided) == (story.end, 0)
 
 
 def test_an_anchor_that_fits_another_place_is_refused(story: Story, middle: int, tmp_path: Path) -> None:
