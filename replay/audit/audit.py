@@ -199,10 +199,11 @@ def _heads(ledger: Ledger, run_id: str | None) -> Iterator[Head]:
 def _unchecked(checked: Checked | None) -> list[str]:
     if checked is None:
         return ["drift and recordings: not asked for"]
-    counts = {
-        "drift of {} admitted rows: no log-probs were kept": checked.without_log_probs,
-        "drift of {} admitted rows: their Generated is not to be had, before the range": checked.without_generated,
-        "drift of {} rows: refused for other evidence than they were generated with": checked.refused,
-        "{} payloads: the log does not have them any more": checked.gone,
-    }
-    return [text.format(f"{count:,}") for text, count in counts.items() if count]
+    bare, ungenerated = (plural(one, "admitted row") for one in (checked.without_log_probs, checked.without_generated))
+    told = (
+        (checked.without_log_probs, f"drift of {bare}: no log-probs were kept"),
+        (checked.without_generated, f"drift of {ungenerated}: generated before the range, and that is not to be had"),
+        (checked.refused, f"drift of {plural(checked.refused, 'row')}: refused for other evidence than was generated"),
+        (checked.gone, f"{plural(checked.gone, 'payload')}: not in the log any more"),
+    )
+    return [text for count, text in told if count]

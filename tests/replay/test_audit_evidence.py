@@ -81,7 +81,7 @@ def test_a_row_that_was_generated_before_the_anchor_hides_no_other(story: Shown,
     report = audited(story, middle, anchor_of(file))
     assert [one.kind for one in report.findings] == [Kind.DRIFT_DIFFERS] * 2
     assert (report.checked.admits, report.checked.without_generated) == (4, 2)
-    assert "drift of 2 admitted rows: their Generated is not to be had, before the range" in report.unchecked
+    assert "drift of 2 admitted rows: generated before the range, and that is not to be had" in report.unchecked
 
 
 def test_the_sealed_file_has_what_was_generated_before_its_anchor(
@@ -118,7 +118,7 @@ def test_a_row_that_the_ledger_refused_for_its_evidence_is_no_finding(story: Sho
     report = audited(story)
     assert report.findings == ()
     assert (report.checked.admits, report.checked.refused) == (2, 2)
-    assert "drift of 2 rows: refused for other evidence than they were generated with" in report.unchecked
+    assert "drift of 2 rows: refused for other evidence than was generated" in report.unchecked
 
 
 def test_what_is_there_is_read_and_what_is_gone_is_left_out() -> None:
