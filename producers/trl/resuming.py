@@ -132,8 +132,8 @@ def train_again(trainer: Trainer, resumed: Resumed, found: Standing) -> str | No
     if not _stepped(part).intersection(row.trajectory_id for row in rows):
         return None
     with trainer.update(part.rollout_id, update_id=new_id()) as update:
-        revisions = [(row.trajectory_id, found.trajectories[row.trajectory_id].revision) for row in rows]
-        items = [ReserveItem(trajectory_id=one, expected_revision=revision) for one, revision in revisions]
+        asked = list(dict.fromkeys([*(row.trajectory_id for row in rows), *_known(_in_recordings(resumed), found)]))
+        items = [ReserveItem(trajectory_id=one, expected_revision=found.trajectories[one].revision) for one in asked]
         update.reserve(items, found.policy, mode=ReserveMode.AVAILABLE)
         held = {item.trajectory_id for item in update.held}
         current = {row.trajectory_id: row.current_log_probs for row in rows if row.trajectory_id in held}
@@ -143,7 +143,7 @@ def train_again(trainer: Trainer, resumed: Resumed, found: Standing) -> str | No
         for step in part.steps:
             if ids := [one for one in step if one in trainable]:
                 update.step(ids)
-        for recording in _recorded(resumed, found, trainable, held):
+        for recording in _recorded(resumed, found, trainable, asked):
             update.record_again(recording)
         left = [item.trajectory_id for item in update.held if item.trajectory_id not in _stepped(part)]
         update.drop(left, DROPPED, disposition=Disposition.DISCARD)
@@ -180,15 +180,23 @@ def _is_known(settings: Settings, saved: Saved) -> bool:
 
 
 def _recorded(
-    resumed: Resumed, found: Standing, trainable: Collection[str], held: Collection[str]
+    resumed: Resumed, found: Standing, trainable: Collection[str], asked: Collection[str]
 ) -> list[StepRecording]:
     """What was recorded of the steps that are told again, under the policy as the run numbers it now; nothing where the
-    update has not all of their rows: a recording says of each what became of it."""
+    update cannot have all of their rows, or says nothing of one that the loss left out."""
     part = resumed.saved.open
     stepped = frozenset() if part is None else _stepped(part)
-    rows = {row.trajectory_id for step in resumed.steps for row in step.rows if not row.padding}
-    whole = stepped <= set(trainable) and rows <= set(held)
+    whole = stepped <= set(trainable) and _in_recordings(resumed) <= set(asked)
     return [step.but(policy=found.policy) for step in resumed.steps] if whole else []
+
+
+def _in_recordings(resumed: Resumed) -> frozenset[str]:
+    """Also rows that the ledger refused: they stay in their step, and the decision on the update has to say so."""
+    return frozenset(row.trajectory_id for step in resumed.steps for row in step.rows if not row.padding)
+
+
+def _known(ids: Collection[str], found: Standing) -> list[str]:
+    return sorted(one for one in ids if one in found.trajectories)
 
 
 def _free(rows: Sequence[ObservedRow], found: Standing) -> list[ObservedRow]:

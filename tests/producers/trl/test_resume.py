@@ -16,7 +16,7 @@ from rollbook.infra.settings import Settings, Topic
 from rollbook.producers import LearnerFenced, Refused, StartAnew, Trainer, current_epoch, new_id
 from rollbook.producers.trl import LedgerRun
 from rollbook.producers.trl.resuming import DROPPED
-from rollbook.producers.trl.saved import NAME, ROWS, NotOurs, read
+from rollbook.producers.trl.saved import NAME, ROWS, NotOurs, read, read_steps
 from rollbook.producers.trl.watcher import Watcher
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.replay.materialize.walk import Wanted
@@ -100,6 +100,29 @@ def test_what_was_trained_after_the_checkpoint_is_undone_and_what_is_in_its_weig
     assert [one.version for one in prepared] == [4, 8, 9, 12]
     assert prepared[3].label == prepared[1].label, "the label is TRL's own number"
     assert prepared[2].update_ids == (again.update_id,)
+
+
+def picky(completions: list[str], **_: Any) -> list[float | None]:
+    """Has no opinion on every other one."""
+    return [None if at % 2 else len(set(text)) / 8 for at, text in enumerate(completions)]
+
+
+def test_rows_that_the_ledger_refused_at_first_are_in_the_recordings_that_are_told_again(
+    processed: Settings, tmp_path: Path
+) -> None:
+    run_id = f"trl-{new_id()}"
+    make(tmp_path, SHAPE, ledger(processed, run_id), reward_funcs=[picky]).train()
+    resumed = make(tmp_path, SHAPE, ledger(processed, run_id), reward_funcs=[picky])
+    resumed.train(resume_from_checkpoint=str(tmp_path / "checkpoint-5"))
+    check_consistent(processed, run_id)
+    (recording,) = read_steps(tmp_path / "checkpoint-5")
+    saved, _ = read(tmp_path / "checkpoint-5")
+    assert saved.open is not None
+    assert {row.trajectory_id for row in recording.rows} > set(saved.open.steps[0])
+    with KafkaLog(processed) as log:
+        replayed = list(replay_history(log, Wanted.of_run(run_id, log, processed)).updates)
+    passed, undone = UpdateOutcome.PASSED, UpdateOutcome.ROLLED_BACK
+    assert [one.outcome for one in replayed] == [passed, undone, passed, passed], [one.problems for one in replayed]
 
 
 @pytest.mark.parametrize("is_killed", [False, True] if ALL else [False])
