@@ -9,7 +9,7 @@ from pathlib import Path
 from rollbook.processors.ledger.fold import Ledger
 from rollbook.processors.ledger.rebuild import Rebuild
 from rollbook.replay.audit.decisions import Stretch
-from rollbook.replay.audit.findings import Finding, Kind
+from rollbook.replay.audit.findings import Finding, FindingKind
 from rollbook.replay.audit.ledger import Kept
 from rollbook.replay.history.container import AnchorNote
 from rollbook.replay.history.file import FileLog
@@ -35,7 +35,9 @@ class Anchor:
         """Whether its rows are those that its digest is over."""
         found = digest_of(self.note.next_offset, self.rows)
         if found != self.note.digest:
-            yield Finding(Kind.ANCHOR_DIFFERS, self.place, "its state", {"digest": self.note.digest}, {"digest": found})
+            yield Finding(
+                FindingKind.ANCHOR_DIFFERS, self.place, "its state", {"digest": self.note.digest}, {"digest": found}
+            )
 
     def differences(self, ledger: Ledger, run_id: str | None) -> Iterator[Finding]:
         """What is not as in a ledger that was folded up to it, row by row, of one run or of all that it has."""
@@ -45,7 +47,7 @@ class Anchor:
             rebuild.take(key, value)
         kept = Kept(self.place, note.partition, rebuild, dict.fromkeys((key for key, _ in self.rows), self.place))
         for finding in kept.differences(ledger, run_id):
-            yield replace(finding, kind=Kind.ANCHOR_DIFFERS, place=self.place)
+            yield replace(finding, kind=FindingKind.ANCHOR_DIFFERS, place=self.place)
 
     def begin(self, wanted: OffsetRange) -> OffsetRange:
         """A range whose START is left open begins here."""

@@ -9,7 +9,7 @@ from rollbook.replay.audit.anchor import Anchor, anchors_within
 from rollbook.replay.audit.chains import Chains, noted_heads
 from rollbook.replay.audit.decisions import Stretch
 from rollbook.replay.audit.evidence import Checked, EvidenceCheck
-from rollbook.replay.audit.findings import Finding, Kind
+from rollbook.replay.audit.findings import Finding, FindingKind
 from rollbook.replay.audit.folding import Folding
 from rollbook.replay.audit.ledger import NotHere
 from rollbook.replay.audit.lookup import Lookup
@@ -161,7 +161,7 @@ def audit(
 def _changed(log: LogSource) -> Iterator[Finding]:
     for one in log.verify() if isinstance(log, FileLog) else ():
         sides = [{"records": f"{total.records:,}", "sha256": total.digest} for total in (one.there, one.exported)]
-        yield Finding(Kind.FILE_CHANGED, visible(one.path, limit=4096), str(one.section), sides[0], sides[1])
+        yield Finding(FindingKind.FILE_CHANGED, visible(one.path, limit=4096), str(one.section), sides[0], sides[1])
 
 
 def check_decided(stretch: Stretch, decided: int, undecided: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from rollbook.infra.settings import Settings
-from rollbook.replay.audit.findings import Finding, Kind
+from rollbook.replay.audit.findings import Finding, FindingKind
 from rollbook.replay.bundle.model import Redaction
 from rollbook.replay.bundle.redaction import Redactor
 from rollbook.replay.history.source import LogSource, place_of, read_there
@@ -232,7 +232,7 @@ def _first_difference(path: str, said: Any, derived: Any) -> tuple[str, Any, Any
 
 
 def _finding(given: Given, what: str, said: dict[str, str], derived: dict[str, str]) -> Finding:
-    return Finding(Kind.BUNDLE_DIFFERS, _place(given), what, said, derived)
+    return Finding(FindingKind.BUNDLE_DIFFERS, _place(given), what, said, derived)
 
 
 def _place(given: Given) -> str:

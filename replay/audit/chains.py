@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from rollbook.replay.audit.decisions import Derived, Stretch
-from rollbook.replay.audit.findings import Finding, Kind
+from rollbook.replay.audit.findings import Finding, FindingKind
 from rollbook.replay.history.source import LogSource
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
@@ -57,7 +57,7 @@ class Chains:
         if self._is_anchored:  # what lies there was not derived, and anybody could have written it
             what += "; of a decision before the anchor it can be asked where that was sealed, and not here"
         for chain in sorted(self._wanted):
-            yield Finding(Kind.HEAD_UNKNOWN, where, what, {"chain": chain}, {})
+            yield Finding(FindingKind.HEAD_UNKNOWN, where, what, {"chain": chain}, {})
 
     def unknown_checkpoints(self, logs: Iterable[LogSource], stretch: Stretch) -> tuple[list[Finding], int]:
         """Checkpoints that note what no decision has, and the number of those of which that cannot be told. One may be
@@ -74,7 +74,13 @@ class Chains:
         if not is_whole:
             return [], len(left)
         return [
-            Finding(Kind.CHECKPOINT_CHAIN, one.place, f"checkpoint {visible(one.checkpoint)}", {"chain": one.chain}, {})
+            Finding(
+                FindingKind.CHECKPOINT_CHAIN,
+                one.place,
+                f"checkpoint {visible(one.checkpoint)}",
+                {"chain": one.chain},
+                {},
+            )
             for one in left
         ], 0
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from rollbook.processors.ledger.fold import Folded, Ledger, NewerFoldVersion, SourceRecord, chain_of
-from rollbook.replay.audit.findings import Finding, Kind
+from rollbook.replay.audit.findings import Finding, FindingKind
 from rollbook.replay.history.decisions import DecisionLog, NotADecision
 from rollbook.replay.history.source import Bounds, LogSource, StoredRecord, place_of
 from rollbook.replay.history.strays import is_stray
@@ -162,7 +162,7 @@ class Deriver:
         if decision.source.sha256 != stored.sha256:
             what = f"decided at {said.place} was another record"
             sides = {"sha256": decision.source.sha256}, {"sha256": stored.sha256}
-            return Finding(Kind.RECORD_CHANGED, stored.place, what, *sides)
+            return Finding(FindingKind.RECORD_CHANGED, stored.place, what, *sides)
         if decision.sequence > folded.decision.sequence == 1 and self._stretch.within.first > 0:
             raise BadInput(
                 f"{stored.place} is the first record of run {visible(decision.run_id)} in the range, and number "
@@ -177,7 +177,7 @@ class Deriver:
         body = (said.value or b"")[:-_CHAIN_BYTES]
         is_linked = chain_of(previous, decision.source.sha256, body) == decision.chain
         there, derived = differences(decision, decode_as(Decision, folded.encoded))
-        kind = Kind.DECISION_DIFFERS if is_linked else Kind.DECISION_CHANGED
+        kind = FindingKind.DECISION_DIFFERS if is_linked else FindingKind.DECISION_CHANGED
         return Finding(
             kind, said.place, f"the decision on the {decision.record_type} at {stored.place}", there, derived
         )
@@ -186,18 +186,18 @@ class Deriver:
         of = self._stretch
         place = place_of(of.lifecycle, of.partition, decision.source.offset)
         what = f"the {decision.record_type or 'record'} that was decided at {said.place} is not there"
-        return Finding(Kind.RECORD_GONE, place, what, {}, {})
+        return Finding(FindingKind.RECORD_GONE, place, what, {}, {})
 
     def _undecided(self, stored: StoredRecord, following: StoredRecord) -> Finding:
         what = f"it has no decision; that of a later record follows at {following.place}"
-        return Finding(Kind.RECORD_UNDECIDED, stored.place, what, {}, {})
+        return Finding(FindingKind.RECORD_UNDECIDED, stored.place, what, {}, {})
 
 
 def _decision(stored: StoredRecord) -> Decision:
     try:
         return decode_as(Decision, stored.value or b"")
     except (UndecodableRecord, ContractViolation) as problem:
-        raise Differs(Finding(Kind.NO_DECISION, stored.place, str(problem), {}, {})) from None
+        raise Differs(Finding(FindingKind.NO_DECISION, stored.place, str(problem), {}, {})) from None
 
 
 @contextmanager
@@ -206,7 +206,7 @@ def no_decision() -> Iterator[None]:
     try:
         yield
     except NotADecision as foreign:
-        raise Differs(Finding(Kind.NO_DECISION, foreign.place, str(foreign), {}, {})) from None
+        raise Differs(Finding(FindingKind.NO_DECISION, foreign.place, str(foreign), {}, {})) from None
 
 
 def differences(said: Decision, derived: Decision) -> tuple[dict[str, str], dict[str, str]]:

@@ -8,7 +8,7 @@ import numpy as np
 from rollbook.processors.gates import abs_log_ratio
 from rollbook.processors.reasons import Reason
 from rollbook.replay.audit.decisions import Derived
-from rollbook.replay.audit.findings import Finding, Kind
+from rollbook.replay.audit.findings import Finding, FindingKind
 from rollbook.replay.audit.lookup import Lookup, batches
 from rollbook.replay.history.source import StoredRecord
 from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode_as
@@ -128,7 +128,9 @@ class EvidenceCheck:
         digest = digest_of_digests([one.payload.sha256 for one in record.recordings])
         if digest != record.digest:
             what = f"the seal of rank {record.rank} of update {record.update_id}"
-            yield Finding(Kind.RECORDING_DIFFERS, stored.place, what, {"digest": record.digest}, {"digest": digest})
+            yield Finding(
+                FindingKind.RECORDING_DIFFERS, stored.place, what, {"digest": record.digest}, {"digest": digest}
+            )
         for one in record.recordings:
             self._sealed.append(_Sealed(stored.place, record, one.payload, one.step_id))
             if len(self._sealed) >= _AT_ONCE:
@@ -174,7 +176,7 @@ class EvidenceCheck:
         for ref in row.refs:
             part = found[ref]
             if isinstance(part, PayloadCorrupt):
-                yield Finding(Kind.EVIDENCE_DIFFERS, place_of(ref), f"{what}: {part}", {}, {})
+                yield Finding(FindingKind.EVIDENCE_DIFFERS, place_of(ref), f"{what}: {part}", {}, {})
                 return
             if part is None:
                 self.checked.gone += 1
@@ -184,7 +186,7 @@ class EvidenceCheck:
             current = floats_of(decode_as(CurrentLogProbs, parts[0]).log_probs)
             segments = [decode_as(SegmentPayload, part) for part in parts[1:]]
         except (UndecodableRecord, ContractViolation) as problem:
-            yield Finding(Kind.EVIDENCE_DIFFERS, place_of(row.shown.current), f"{what}: {problem}", {}, {})
+            yield Finding(FindingKind.EVIDENCE_DIFFERS, place_of(row.shown.current), f"{what}: {problem}", {}, {})
             return
         self.checked.admits += 1
         masks = [mask_of(segment.action_mask) for segment in segments]
@@ -192,7 +194,7 @@ class EvidenceCheck:
         said, derived = _figures_said(item), _figures(current, masks, behavior)
         if said != derived:
             names = [name for name in derived if said[name] != derived[name]]
-            kind = Kind.EVIDENCE_DIFFERS if names == ["evidence_digest"] else Kind.DRIFT_DIFFERS
+            kind = FindingKind.EVIDENCE_DIFFERS if names == ["evidence_digest"] else FindingKind.DRIFT_DIFFERS
             sides = [{name: side[name] for name in names} for side in (said, derived)]
             yield Finding(kind, row.shown.place, what, sides[0], sides[1])
 
@@ -208,17 +210,17 @@ def _generated(stored: StoredRecord | None) -> Generated | None:
 def _recording_differs(one: _Sealed, payload: bytes | PayloadCorrupt) -> Iterator[Finding]:
     what = f"rank {one.record.rank} step {one.step_id} of update {one.record.update_id}, sealed at {one.place}"
     if isinstance(payload, PayloadCorrupt):
-        yield Finding(Kind.RECORDING_DIFFERS, place_of(one.ref), f"{what}: {payload}", {}, {})
+        yield Finding(FindingKind.RECORDING_DIFFERS, place_of(one.ref), f"{what}: {payload}", {}, {})
         return
     try:
         recording = decode_as(StepRecording, payload)
     except (UndecodableRecord, ContractViolation) as problem:
-        yield Finding(Kind.RECORDING_DIFFERS, place_of(one.ref), f"{what}: {problem}", {}, {})
+        yield Finding(FindingKind.RECORDING_DIFFERS, place_of(one.ref), f"{what}: {problem}", {}, {})
         return
     said = {"update_id": recording.update_id, "rank": str(recording.rank), "step_id": str(recording.step_id)}
     wanted = {"update_id": one.record.update_id, "rank": str(one.record.rank), "step_id": str(one.step_id)}
     if said != wanted:
-        yield Finding(Kind.RECORDING_DIFFERS, place_of(one.ref), what, said, wanted)
+        yield Finding(FindingKind.RECORDING_DIFFERS, place_of(one.ref), what, said, wanted)
 
 
 def _figures_said(item: AdmitItem) -> dict[str, str]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class FindingKind(StrEnum):
     """What does not fit."""
 
     RECORD_GONE = "record_gone"
@@ -25,21 +25,21 @@ class Kind(StrEnum):
 
 
 MEANING = {
-    Kind.RECORD_GONE: "a decision names a record that is not there: it was removed, or the order was changed",
-    Kind.RECORD_CHANGED: "the record is not the one that was decided: it was changed, or another was put in its place",
-    Kind.RECORD_UNDECIDED: "a record among decided ones has no decision: it was added, or its decision was removed",
-    Kind.DECISION_CHANGED: "the decision's own link of the chain does not vouch for it: it was changed",
-    Kind.DECISION_DIFFERS: "the decision is not the one that the rules give: chain and rules differ from here on",
-    Kind.NO_DECISION: "this is no decision: somebody else wrote there",
-    Kind.LEDGER_DIFFERS: "the compacted ledger is not what the decisions lead to",
-    Kind.DRIFT_DIFFERS: "the drift shown at an Admit does not follow from the log-probs that it refers to",
-    Kind.EVIDENCE_DIFFERS: "a payload is not what the record that names it vouches for",
-    Kind.RECORDING_DIFFERS: "a recording of an optimizer step is not the one that was sealed",
-    Kind.CHECKPOINT_CHAIN: "a checkpoint notes a chain head that no earlier decision has: the history was rewritten",
-    Kind.HEAD_UNKNOWN: "no decision has the chain head that was noted elsewhere: the history was rewritten",
-    Kind.ANCHOR_DIFFERS: "the anchor is not the state that its digest vouches for: it was edited",
-    Kind.FILE_CHANGED: "the exported file does not hold what was exported",
-    Kind.BUNDLE_DIFFERS: "a bundle is not what the log gives",
+    FindingKind.RECORD_GONE: "a decision names a record that is not there: it was removed, or the order was changed",
+    FindingKind.RECORD_CHANGED: "the record is not the one that was decided: changed, or another put in its place",
+    FindingKind.RECORD_UNDECIDED: "a record among decided ones has no decision: it was added, or that was removed",
+    FindingKind.DECISION_CHANGED: "the decision's own link of the chain does not vouch for it: it was changed",
+    FindingKind.DECISION_DIFFERS: "the decision is not the one that the rules give: from here on it all differs",
+    FindingKind.NO_DECISION: "this is no decision: somebody else wrote there",
+    FindingKind.LEDGER_DIFFERS: "the compacted ledger is not what the decisions lead to",
+    FindingKind.DRIFT_DIFFERS: "the drift shown at an Admit does not follow from the log-probs that it refers to",
+    FindingKind.EVIDENCE_DIFFERS: "a payload is not what the record that names it vouches for",
+    FindingKind.RECORDING_DIFFERS: "a recording of an optimizer step is not the one that was sealed",
+    FindingKind.CHECKPOINT_CHAIN: "a checkpoint notes a head that no earlier decision has: the history was rewritten",
+    FindingKind.HEAD_UNKNOWN: "no decision has the chain head that was noted elsewhere: the history was rewritten",
+    FindingKind.ANCHOR_DIFFERS: "the anchor is not the state that its digest vouches for: it was edited",
+    FindingKind.FILE_CHANGED: "the exported file does not hold what was exported",
+    FindingKind.BUNDLE_DIFFERS: "a bundle is not what the log gives",
 }
 
 
@@ -48,7 +48,7 @@ class Finding:
     """One thing that does not fit. `place`: where it lies. `said` and `derived`: what is there, and what should be, by
     the name of a field or figure, only where they differ."""
 
-    kind: Kind
+    kind: FindingKind
     place: str
     what: str
     said: dict[str, str]

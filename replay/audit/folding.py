@@ -8,7 +8,7 @@ from rollbook.processors.ledger.fold import Ledger
 from rollbook.replay.audit.chains import Chains
 from rollbook.replay.audit.decisions import Deriver, Differs, Stretch, no_decision
 from rollbook.replay.audit.evidence import Checked, EvidenceCheck
-from rollbook.replay.audit.findings import Finding, Kind
+from rollbook.replay.audit.findings import Finding, FindingKind
 from rollbook.replay.audit.ledger import Kept, NotHere, read_ledger
 from rollbook.replay.history.decisions import DecisionLog
 from rollbook.replay.history.file import FileLog
@@ -103,7 +103,7 @@ class Folding:
                 self.differs = True
                 place = place_of(of.lifecycle, of.partition, decided.decision.source.offset)
                 what = f"the {decided.decision.record_type or 'record'} that was decided at {decided.stored.place}"
-                yield Finding(Kind.RECORD_GONE, place, f"{what} is behind the log's end", {}, {})
+                yield Finding(FindingKind.RECORD_GONE, place, f"{what} is behind the log's end", {}, {})
                 return
 
     def check_ledger(self, topic: str) -> None:
@@ -138,5 +138,5 @@ class Folding:
             return kept.misplaced("it is before the end of the decisions", self.decided_to)
         if wanted > self.folded_to:
             what = f"it has no decision, and {kept.topic}:{kept.partition} stands behind it, at {stands}"
-            return Finding(Kind.RECORD_UNDECIDED, self.undecided_at, what, {}, {})
+            return Finding(FindingKind.RECORD_UNDECIDED, self.undecided_at, what, {}, {})
         return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from rollbook.processors.ledger.fold import Ledger
 from rollbook.processors.ledger.keys import POSITION, key_of, parse_key, position_key
 from rollbook.processors.ledger.rebuild import Rebuild
-from rollbook.replay.audit.findings import Finding, Kind
+from rollbook.replay.audit.findings import Finding, FindingKind
 from rollbook.replay.history.source import LogSource, place_of
 from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode, encode
 from rollbook.schemas.errors import BadInput
@@ -65,7 +65,7 @@ class Kept:
         return self._finding(place, f"row {_text(key)}: {where}", sides[0], sides[1])
 
     def _finding(self, place: str, what: str, said: dict[str, str], derived: dict[str, str]) -> Finding:
-        return Finding(Kind.LEDGER_DIFFERS, place, what, said, derived)
+        return Finding(FindingKind.LEDGER_DIFFERS, place, what, said, derived)
 
 
 def read_ledger(log: LogSource, topic: str, partition: int, topic_partitions: int, run_id: str | None) -> Kept:

@@ -12,7 +12,7 @@ import pytest
 from rollbook.infra.cli import run as rollbook
 from rollbook.infra.settings import Settings, Topic
 from rollbook.replay.audit.bundles import check_bundles
-from rollbook.replay.audit.findings import Kind
+from rollbook.replay.audit.findings import FindingKind
 from rollbook.replay.bundle.cohort import validate
 from rollbook.replay.bundle.redaction import Redactor
 from rollbook.replay.history.kafka import KafkaLog
@@ -144,20 +144,20 @@ def recording_swapped(forged: Forged) -> None:
 @pytest.mark.parametrize(
     ("forge", "kind"),
     [
-        (decision_changed, Kind.DECISION_CHANGED),
-        (decision_removed, Kind.RECORD_UNDECIDED),
-        (record_removed, Kind.RECORD_GONE),
-        (record_added, Kind.RECORD_CHANGED),
-        (records_exchanged, Kind.RECORD_CHANGED),
-        (reward_changed, Kind.RECORD_CHANGED),
-        (ledger_changed, Kind.LEDGER_DIFFERS),
-        (ledger_row_removed, Kind.LEDGER_DIFFERS),
-        (drift_understated, Kind.DRIFT_DIFFERS),
-        (log_probs_swapped, Kind.EVIDENCE_DIFFERS),
-        (recording_swapped, Kind.RECORDING_DIFFERS),
+        (decision_changed, FindingKind.DECISION_CHANGED),
+        (decision_removed, FindingKind.RECORD_UNDECIDED),
+        (record_removed, FindingKind.RECORD_GONE),
+        (record_added, FindingKind.RECORD_CHANGED),
+        (records_exchanged, FindingKind.RECORD_CHANGED),
+        (reward_changed, FindingKind.RECORD_CHANGED),
+        (ledger_changed, FindingKind.LEDGER_DIFFERS),
+        (ledger_row_removed, FindingKind.LEDGER_DIFFERS),
+        (drift_understated, FindingKind.DRIFT_DIFFERS),
+        (log_probs_swapped, FindingKind.EVIDENCE_DIFFERS),
+        (recording_swapped, FindingKind.RECORDING_DIFFERS),
     ],
 )
-def test_every_forgery_is_found_and_named(forged: Forged, forge: Callable[[Forged], None], kind: Kind) -> None:
+def test_every_forgery_is_found_and_named(forged: Forged, forge: Callable[[Forged], None], kind: FindingKind) -> None:
     forge(forged)
     report = forged.audited()
     assert not report.passed
@@ -172,7 +172,7 @@ def test_a_history_rewritten_from_some_point_on_fits_itself_and_a_noted_head_tel
     rewritten = forged.audited()
     assert rewritten.findings == ()
     assert rewritten.heads[0].chain != noted
-    assert [one.kind for one in forged.audited(noted).findings] == [Kind.HEAD_UNKNOWN]
+    assert [one.kind for one in forged.audited(noted).findings] == [FindingKind.HEAD_UNKNOWN]
 
 
 @pytest.fixture
@@ -242,7 +242,7 @@ def test_a_reward_that_was_edited_in_a_bundle_is_found_even_when_its_hashes_were
     edited.rename(step)
     assert validate(step).problems == ()
     found = list(check_bundles(forged.log, forged.settings, [bundles]))
-    assert {one.kind for one in found} == {Kind.BUNDLE_DIFFERS}
+    assert {one.kind for one in found} == {FindingKind.BUNDLE_DIFFERS}
     named = {name: value for one in found for name, value in one.said.items()}
     assert named["samples.1.raw_reward"] == "9.0"
     assert {one.place for one in found} == {str(step)}

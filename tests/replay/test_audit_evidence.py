@@ -13,7 +13,7 @@ from rollbook.infra.cli import run as rollbook
 from rollbook.processors.gates import abs_log_ratio
 from rollbook.replay.audit.anchor import Anchor, anchor_of
 from rollbook.replay.audit.audit import AuditReport, audit, stretch_of
-from rollbook.replay.audit.findings import Kind
+from rollbook.replay.audit.findings import FindingKind
 from rollbook.replay.audit.lookup import Lookup
 from rollbook.replay.audit.seal import seal
 from rollbook.replay.history.export import export
@@ -79,7 +79,7 @@ def test_a_row_that_was_generated_before_the_anchor_hides_no_other(story: Shown,
     story.update("u0", [early, story.group("lie"), story.group("late")])
     left_kafka(story, middle)
     report = audited(story, middle, anchor_of(file))
-    assert [one.kind for one in report.findings] == [Kind.DRIFT_DIFFERS] * 2
+    assert [one.kind for one in report.findings] == [FindingKind.DRIFT_DIFFERS] * 2
     assert (report.checked.admits, report.checked.without_generated) == (4, 2)
     assert "drift of 2 admitted rows: generated before the range, and that is not to be had" in report.unchecked
 
@@ -94,7 +94,7 @@ def test_the_sealed_file_has_what_was_generated_before_its_anchor(
     left_kafka(story, middle)
     with FileLog([file]) as sealed:
         report = audited(story, middle, anchor_of(file), sealed)
-    assert [one.kind for one in report.findings] == [Kind.DRIFT_DIFFERS] * 2
+    assert [one.kind for one in report.findings] == [FindingKind.DRIFT_DIFFERS] * 2
     assert (report.checked.admits, report.checked.unmeasured) == (4, 0)
     ranges = [OffsetRange(LIFECYCLE, 0, middle), OffsetRange(DECISIONS, 0)]
     rest = export(story.log, SETTINGS, ranges, tmp_path / "rest.avro", payloads=True).path
@@ -166,7 +166,7 @@ def test_memory_does_not_grow_with_how_many_recordings_are_sealed() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert report.checked.recordings == len(refs)
-    assert {one.kind for one in report.findings} == {Kind.RECORDING_DIFFERS}, "they are no recordings"
+    assert {one.kind for one in report.findings} == {FindingKind.RECORDING_DIFFERS}, "they are no recordings"
     assert 30 * MIB < peak < 60 * MIB, "all of them are 160"
 
 

@@ -9,7 +9,7 @@ import pytest
 from rollbook.infra.cli import run as rollbook
 from rollbook.infra.settings import Topic
 from rollbook.replay.audit.audit import AuditReport, audit, stretch_of
-from rollbook.replay.audit.findings import Kind
+from rollbook.replay.audit.findings import FindingKind
 from rollbook.replay.audit.rules import Instead
 from rollbook.replay.audit.whatif import what_if
 from rollbook.replay.history.container import write
@@ -63,7 +63,7 @@ def test_a_file_that_was_changed_fails_in_every_form_of_the_answer(
         stretch = stretch_of(log, SETTINGS, OffsetRange(LIFECYCLE, 0), None)
         for _ in range(2):
             report = audit(log, SETTINGS, stretch).report
-            assert [one.kind for one in report.findings] == [Kind.FILE_CHANGED]
+            assert [one.kind for one in report.findings] == [FindingKind.FILE_CHANGED]
     page = tmp_path / "audit.md"
     assert rollbook(["audit", str(path), *more, "--json", "--report", str(page)]) == 1
     (found,) = map(json.loads, capsys.readouterr().out.splitlines())

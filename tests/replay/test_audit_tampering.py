@@ -12,7 +12,7 @@ from rollbook.processors.ledger.fold import chain_of
 from rollbook.processors.ledger.keys import position_key
 from rollbook.replay.audit.anchor import anchor_of
 from rollbook.replay.audit.audit import AuditReport, audit, stretch_of
-from rollbook.replay.audit.findings import Finding, Kind
+from rollbook.replay.audit.findings import Finding, FindingKind
 from rollbook.replay.audit.ledger import rows_of
 from rollbook.replay.audit.seal import seal
 from rollbook.replay.history.file import FileLog
@@ -68,13 +68,13 @@ def test_what_is_no_decision_is_found_where_it_lies_and_all_before_it_is_derived
     for junk in (b"junk", record.value or b""):
         here = story.log.append(DECISIONS, 0, b"run-a", junk)
         finding = found(story, run_id)
-        assert (finding.kind, finding.place) == (Kind.NO_DECISION, f"{DECISIONS}:0@{here}")
+        assert (finding.kind, finding.place) == (FindingKind.NO_DECISION, f"{DECISIONS}:0@{here}")
         assert audited(story, run_id).decided == story.end
         story.log.remove(DECISIONS, 0, here)
     middle = decided(story.log)[5][0]
     story.log.tamper(DECISIONS, 0, middle, b"junk")
     finding = found(story, run_id)
-    assert (finding.kind, finding.place) == (Kind.NO_DECISION, f"{DECISIONS}:0@{middle}")
+    assert (finding.kind, finding.place) == (FindingKind.NO_DECISION, f"{DECISIONS}:0@{middle}")
     assert audited(story, run_id).decided == 5
 
 
@@ -94,7 +94,7 @@ def test_a_reservation_whose_decision_was_forged_with_all_chains_mended_is_not_w
     forge(story.log, place, lambda one: one.but(outcome=Outcome.ACCEPTED, reason=taken.reason, items=taken.items))
     for run_id in (None, story.run_id):
         finding = found(story, run_id)
-        assert (finding.kind, finding.place) == (Kind.DECISION_DIFFERS, f"{DECISIONS}:0@{place}")
+        assert (finding.kind, finding.place) == (FindingKind.DECISION_DIFFERS, f"{DECISIONS}:0@{place}")
         assert (finding.said["outcome"], finding.derived["outcome"]) == ("accepted", "rejected")
 
 
@@ -114,7 +114,7 @@ def test_a_tail_that_was_removed_is_missed_while_its_decisions_are_there(story: 
         story.log.cut(LIFECYCLE, 0, end)
         for run_id in (None, story.run_id):
             finding = found(story, run_id)
-            assert (finding.kind, finding.place) == (Kind.RECORD_GONE, f"{LIFECYCLE}:0@{end}")
+            assert (finding.kind, finding.place) == (FindingKind.RECORD_GONE, f"{LIFECYCLE}:0@{end}")
 
 
 def test_decisions_that_were_removed_are_missed_while_the_ledger_stands_behind_them(
@@ -128,7 +128,7 @@ def test_decisions_that_were_removed_are_missed_while_the_ledger_stands_behind_t
     for run_id in (None, story.run_id):
         finding = found(story, run_id)
         assert (finding.kind, finding.place) == (
-            Kind.RECORD_UNDECIDED,
+            FindingKind.RECORD_UNDECIDED,
             f"{LIFECYCLE}:0@{decision.source.offset}",
         )
 
@@ -152,7 +152,7 @@ def test_a_ledger_that_stands_where_it_cannot_is_a_finding(
     monkeypatch.setattr("rollbook.replay.audit.folding._SETTLES_S", 0.0)
     keep_ledger(story, stands)
     finding = found(story)
-    assert (finding.kind, finding.what) == (Kind.LEDGER_DIFFERS, finding.what)
+    assert (finding.kind, finding.what) == (FindingKind.LEDGER_DIFFERS, finding.what)
     assert "position" in finding.what
 
 
@@ -205,13 +205,13 @@ def test_what_differs_in_the_rows_is_found_where_the_log_has_gone_on(story: Stor
     story.log.tamper(LEDGER, 0, offset, encode(row.but(revision=77)))
     finding = found(story)
     assert (finding.kind, finding.said, finding.derived) == (
-        Kind.LEDGER_DIFFERS,
+        FindingKind.LEDGER_DIFFERS,
         {"revision": "77"},
         {"revision": str(row.revision)},
     )
     for junk in (b"junk", encode(rows[bounds.end - 1])):
         story.log.tamper(LEDGER, 0, offset, junk)
-        assert found(story).kind is Kind.LEDGER_DIFFERS
+        assert found(story).kind is FindingKind.LEDGER_DIFFERS
 
 
 def test_rows_are_compared_as_what_they_say_not_as_they_were_written(
@@ -281,7 +281,7 @@ def test_a_checkpoint_notes_the_head_of_a_decision_before_it(story: Story) -> No
     checkpoint(story, "e" * 64)
     for run_id in (None, story.run_id):
         finding = found(story, run_id)
-        assert (finding.kind, finding.place) == (Kind.CHECKPOINT_CHAIN, f"{LIFECYCLE}:0@{story.end - 1}")
+        assert (finding.kind, finding.place) == (FindingKind.CHECKPOINT_CHAIN, f"{LIFECYCLE}:0@{story.end - 1}")
         assert finding.said == {"chain": "e" * 64}
 
 
@@ -300,10 +300,10 @@ def test_a_checkpoint_behind_an_anchor_may_note_what_was_decided_before_it(story
 
 def test_a_checkpoint_behind_an_anchor_that_notes_what_nobody_decided_is_found(story: Story, tmp_path: Path) -> None:
     at = cut(story, tmp_path / "sealed.avro", "e" * 64)
-    assert [one.kind for one in at.audited().findings] == [Kind.CHECKPOINT_CHAIN]
+    assert [one.kind for one in at.audited().findings] == [FindingKind.CHECKPOINT_CHAIN]
     at.left_kafka()
     with FileLog([at.file]) as sealed:
-        assert [one.kind for one in at.audited(sealed).findings] == [Kind.CHECKPOINT_CHAIN]
+        assert [one.kind for one in at.audited(sealed).findings] == [FindingKind.CHECKPOINT_CHAIN]
 
 
 @pytest.mark.parametrize("head", ["", "zz", "f" * 63, "f" * 65, "g" * 64])

@@ -19,7 +19,7 @@ from rollbook.processors.ledger.fold import STRAYS, Ledger, SourceRecord
 from rollbook.processors.ledger.rebuild import Rebuild
 from rollbook.replay.audit.anchor import anchor_of
 from rollbook.replay.audit.audit import AuditReport, audit, stretch_of
-from rollbook.replay.audit.findings import Finding, Kind
+from rollbook.replay.audit.findings import Finding, FindingKind
 from rollbook.replay.audit.ledger import rows_of
 from rollbook.replay.audit.rules import Instead
 from rollbook.replay.audit.seal import seal
@@ -177,7 +177,7 @@ def test_an_earlier_decision_that_was_changed_is_found_and_nothing_is_said_of_fi
     changed: Callable[[Decision], bytes] = encoder(Decision, earlier)
     raised.log.tamper(DECISIONS, 0, at.offset, changed(decision(at).but(event_id="another")))
     finding = found(raised)
-    assert (finding.kind, finding.place) == (Kind.DECISION_CHANGED, at.place)
+    assert (finding.kind, finding.place) == (FindingKind.DECISION_CHANGED, at.place)
     assert (set(finding.said), finding.said["event_id"]) == ({"event_id"}, "another")
 
 
@@ -186,7 +186,7 @@ def test_a_decision_under_the_schema_of_another_fold_version_is_found(raised: St
     at = decisions(raised)[4]
     raised.log.tamper(DECISIONS, 0, at.offset, encode(decision(at)))
     finding = found(raised)
-    assert (finding.kind, finding.place) == (Kind.DECISION_CHANGED, at.place)
+    assert (finding.kind, finding.place) == (FindingKind.DECISION_CHANGED, at.place)
     assert finding.said == {"schema": "another version's bytes"}
 
 

@@ -10,7 +10,7 @@ from rollbook.infra.cli import run as rollbook
 from rollbook.infra.settings import Topic
 from rollbook.replay.audit.anchor import Anchor, anchor_of, digest_of
 from rollbook.replay.audit.audit import audit, stretch_of
-from rollbook.replay.audit.findings import Kind
+from rollbook.replay.audit.findings import FindingKind
 from rollbook.replay.audit.seal import seal
 from rollbook.replay.history.export import export
 from rollbook.replay.history.file import FileLog
@@ -70,7 +70,7 @@ def test_an_anchor_that_was_edited_is_found_by_its_digest(story: Story, middle: 
     rows[at] = (rows[at][0], encode(state.but(revision=7)))
     rest = stretch_of(story.log, SETTINGS, OffsetRange(LIFECYCLE, 0, middle), None)
     found = audit(story.log, SETTINGS, rest, anchor=replace(anchor, rows=tuple(rows)), payloads=False).report
-    assert Kind.ANCHOR_DIFFERS in [one.kind for one in found.findings]
+    assert FindingKind.ANCHOR_DIFFERS in [one.kind for one in found.findings]
 
 
 @pytest.mark.parametrize("narrowed", [False, True])
@@ -98,7 +98,7 @@ def test_an_anchor_whose_digest_was_made_anew_is_found_by_an_audit_of_its_file(
         with FileLog([path]) as log:
             stretch = stretch_of(log, SETTINGS, OffsetRange(LIFECYCLE, 0), run_id)
             report = audit(log, SETTINGS, stretch, payloads=False).report
-        assert [one.kind for one in report.findings] == [Kind.ANCHOR_DIFFERS]
+        assert [one.kind for one in report.findings] == [FindingKind.ANCHOR_DIFFERS]
         assert report.decided == middle
         rest = replace(whole, within=Bounds(middle, story.end))
         forged = anchor_of(path)
@@ -117,7 +117,7 @@ def test_in_files_that_join_every_anchor_is_derived(story: Story, middle: int, t
     ranges = [OffsetRange(LIFECYCLE, 0, 0, middle), OffsetRange(DECISIONS, 0, 0, note.next_decision)]
     export(story.log, SETTINGS, ranges, tmp_path / "forged.avro", anchor=note, rows=rows)
     assert seal(story.log, SETTINGS, rest, tmp_path / "second.avro", before=first).exported is not None
-    for begin, kinds in (("first", []), ("forged", [Kind.ANCHOR_DIFFERS])):
+    for begin, kinds in (("first", []), ("forged", [FindingKind.ANCHOR_DIFFERS])):
         with FileLog([tmp_path / "second.avro", tmp_path / f"{begin}.avro"]) as log:
             found = audit(log, SETTINGS, stretch_of(log, SETTINGS, OffsetRange(LIFECYCLE, 0), None)).report
         assert [one.kind for one in found.findings] == kinds
@@ -139,7 +139,7 @@ def test_nothing_is_sealed_that_does_not_pass(story: Story, middle: int, tmp_pat
     stretch = stretch_of(story.log, SETTINGS, OffsetRange(LIFECYCLE, 0, None, middle), None)
     done = seal(story.log, SETTINGS, stretch, tmp_path / "sealed.avro")
     assert done.exported is None
-    assert [one.kind for one in done.report.findings] == [Kind.RECORD_CHANGED]
+    assert [one.kind for one in done.report.findings] == [FindingKind.RECORD_CHANGED]
     assert list(tmp_path.iterdir()) == []
 
 
