@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rollbook.processors.ledger.fold import Ledger
-from rollbook.replay.audit.chains import Chains, noted_heads
+from rollbook.replay.audit.chains import noted_heads
 from rollbook.replay.audit.decisions import Deriver, Differs, Stretch
 from rollbook.replay.audit.findings import MEANING, FindingKind
 from rollbook.replay.history.progress import Watch
@@ -34,7 +34,6 @@ from rollbook.replay.prove.proof import (
 )
 from rollbook.replay.prove.rows import OfCommit, Rows, commits_of
 from rollbook.replay.prove.seen import Committed, Seen
-from rollbook.replay.prove.vouched import check_vouched, refusal
 from rollbook.replay.prove.whole import check_joined
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
@@ -81,7 +80,7 @@ def prove(
     check_joined(log, stretch)
     size = stretch.within.end - stretch.within.first
     deriver, seen = Deriver(log, stretch, Ledger(stretch.partition, log.partitions(stretch.lifecycle))), Seen(asked)
-    run, chains = deriver.ledger.run(stretch.run_id), Chains(noted_heads(heads), None)
+    run, unknown = deriver.ledger.run(stretch.run_id), set(noted_heads(heads))
     try:
         for count, derived in enumerate(deriver.derive()):
             if count % _WATCH_EVERY == 0:
