@@ -14,9 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rollbook.processors.ledger.fold import Ledger
-from rollbook.replay.audit.chains import noted_heads
+from rollbook.replay.audit.chains import Chains, noted_heads
 from rollbook.replay.audit.decisions import Deriver, Differs, Stretch
-from rollbook.replay.audit.findings import MEANING, FindingKind
 from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import LogSource
 from rollbook.replay.prove.asked import Asked
@@ -34,6 +33,7 @@ from rollbook.replay.prove.proof import (
 )
 from rollbook.replay.prove.rows import OfCommit, Rows, commits_of
 from rollbook.replay.prove.seen import Committed, Seen
+from rollbook.replay.prove.vouched import check_vouched, refusal
 from rollbook.replay.prove.whole import check_joined
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
@@ -80,25 +80,17 @@ def prove(
     check_joined(log, stretch)
     size = stretch.within.end - stretch.within.first
     deriver, seen = Deriver(log, stretch, Ledger(stretch.partition, log.partitions(stretch.lifecycle))), Seen(asked)
-    run, unknown = deriver.ledger.run(stretch.run_id), set(noted_heads(heads))
+    run, chains = deriver.ledger.run(stretch.run_id), Chains(noted_heads(heads), None)
     try:
         for count, derived in enumerate(deriver.derive()):
             if count % _WATCH_EVERY == 0:
                 watch("derived", derived.stored.offset - stretch.within.first, size)
+            chains.take(derived)
             seen.take(derived, run)
-            unknown.discard(derived.decision.chain)
     except Differs as first:
-        fault = first.finding
-        raise BadInput(
-            f"{fault.place}: {fault.what}: {MEANING[fault.kind]}; such a history proves nothing; `rollbook audit` "
-            "shows both sides"
-        ) from None
+        raise refusal(first.finding) from None
     watch("derived", size, size)
-    for noted in sorted(unknown):
-        where = f"{stretch.lifecycle}:{stretch.partition}"
-        raise BadInput(
-            f"{where}: head {visible(noted)}: {MEANING[FindingKind.HEAD_UNKNOWN]}; such a history proves nothing"
-        )
+    check_vouched(log, stretch, deriver, chains)
     if not seen.policies:
         raise BadInput(f"run {visible(stretch.run_id)} has no policy in {stretch.lifecycle}:{stretch.partition}")
     lineage = tuple(_lineage(seen, _policy(seen, wanted)))

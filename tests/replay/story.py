@@ -170,7 +170,7 @@ class Story:
             checkpoint=Checkpoint(id=checkpoint, digest=CHECKPOINT_DIGEST),
             last_update_id=last_update_id,
             policy=WEIGHTS,
-            chain="0" * 64,
+            chain=self.ledger.run(self.run_id).head.chain,
         )
 
     def group(

@@ -8,16 +8,20 @@ import pytest
 
 from rollbook.infra.cli import run as rollbook
 from rollbook.infra.settings import Topic
-from rollbook.processors.ledger.fold import SourceRecord
+from rollbook.processors.ledger.fold import Ledger, SourceRecord
+from rollbook.processors.ledger.keys import position_key
 from rollbook.producers.redaction import Redaction, Treatment
 from rollbook.replay.audit.audit import audit, stretch_of
+from rollbook.replay.audit.ledger import rows_of
 from rollbook.replay.history.export import export
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.prove.asked import Asked, read_asked
 from rollbook.replay.prove.proof import DoubtKind, Found, Membership, Proof, Standing
 from rollbook.replay.prove.prove import OfPolicy, prove
 from rollbook.replay.prove.report import lines
+from rollbook.schemas.codec import encode
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.records.ledger import Position
 from rollbook.schemas.records.policy import PolicyPrepared
 from rollbook.schemas.records.rollout import TaskSource
 from rollbook.schemas.records.run import Artifact, ArtifactKind, Enforcement, RunClosed
@@ -276,8 +280,38 @@ def test_a_history_that_was_rewritten_is_told_by_a_head_that_was_noted(story: St
     stretch = stretch_of(story.log, SETTINGS, None, story.run_id)
     noted = proof(story, 1).policies[1].prepared_chain
     assert prove(story.log, stretch, OfPolicy(2), heads=[noted]).policy.version == 2
-    with pytest.raises(BadInput, match=f"^{LIFECYCLE}:0: head {'f' * 64}: .* rewritten"):
+    with pytest.raises(BadInput, match=f"^{LIFECYCLE}:0: the head .* {'f' * 64}: .* rewritten"):
         prove(story.log, stretch, OfPolicy(2), heads=["f" * 64])
+
+
+def rewritten(story: Story, old: str, new: str) -> None:
+    """Another task in its records, and all decisions derived anew from there."""
+    ledger = Ledger(0, 1)
+    decided = [one.offset for one in story.log.read(DECISIONS, 0, 0, story.log.bounds(DECISIONS, 0).end)]
+    for offset, one in zip(decided, list(story.log.read(LIFECYCLE, 0, 0, story.end)), strict=True):
+        value = (one.value or b"").replace(old.encode(), new.encode())
+        story.log.tamper(LIFECYCLE, 0, one.offset, value)
+        story.log.tamper(DECISIONS, 0, offset, ledger.fold(SourceRecord(0, one.offset, one.key, value)).encoded)
+        ledger.journal.keep()
+
+
+def test_a_history_that_was_rewritten_is_told_by_what_its_own_checkpoints_note(story: Story) -> None:
+    """Each decision follows from the records; the checkpoint was saved when they were others."""
+    story.save("after-u1", "u1")
+    rewritten(story, hash_of("sums"), hash_of("clean"))
+    with pytest.raises(BadInput, match=r"checkpoint after-u1 [0-9a-f]{64}: .* rewritten; .* proves nothing"):
+        proof(story, 2, "sums")
+
+
+def test_a_history_that_was_rewritten_is_told_by_the_compacted_ledger(story: Story) -> None:
+    ledger = SETTINGS.topic(Topic.LEDGER)
+    for key, row in rows_of(story.ledger):
+        story.log.append(ledger, 0, key, row)
+    story.log.append(ledger, 0, position_key(0), encode(Position(next_offset=story.end, transactional_id="p0")))
+    assert proof(story, 2).policy.version == 2
+    rewritten(story, hash_of("sums"), hash_of("clean"))
+    with pytest.raises(BadInput, match=rf"^{ledger}:0@\d+: row .*: the compacted ledger is not what"):
+        proof(story, 2, "sums")
 
 
 @pytest.mark.parametrize(
