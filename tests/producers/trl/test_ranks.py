@@ -13,6 +13,7 @@ from rollbook.infra.settings import Settings, Topic
 from rollbook.producers import Options, new_id
 from rollbook.producers.trl import StepFacts
 from rollbook.replay.bundle.cohort import read_cohort
+from rollbook.replay.materialize.report import NotWritten
 from rollbook.schemas.digests import floats_of, mask_of
 from rollbook.schemas.records.decision import Outcome
 from rollbook.schemas.records.payload import ArrayName, StepRecording, World
@@ -108,6 +109,10 @@ def test_two_processes_train_as_without_the_ledger_and_are_one_learner(processed
     # Resumed within a buffer, the learner starts anew once, and trains what the weights have seen of it.
     check_consistent(processed, resumed)
     assert accepted(decisions(processed, resumed), "LearnerStarted") == 2
+    commits = [one for one in records(processed, Topic.LIFECYCLE, resumed) if isinstance(one, Commit)]
+    assert {one.expected_ranks for one in commits} == {(0, 1)}, "each rank's share was recorded once, and is told again"
+    problems = bundles_in(processed, resumed, tmp_path / resumed).problems
+    assert {one.reason for one in problems} == {NotWritten.ROLLED_BACK}
 
     # Rows that drifted leave the loss wherever they are, and its tokens everywhere.
     admits = [one for one in decisions(processed, drifted) if one.record_type == "Admit"]
