@@ -20,8 +20,9 @@ from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.schemas.partition import partition_of
 
-PER_RUN = (Topic.LIFECYCLE, Topic.DECISIONS, Topic.LEDGER)
-"""Topics in which a record is of one run."""
+_ALL_OF_RUN = Topic.LIFECYCLE, Topic.DECISIONS, Topic.LEDGER
+OF_RUNS = *_ALL_OF_RUN, Topic.FRESHNESS
+"""Topics whose records are of a run each, as their keys say."""
 _WATCH_EVERY = 1_000
 _WATCH_PAYLOADS_EVERY = 16
 """They may be large."""
@@ -41,16 +42,17 @@ class Exported:
 
 
 def ranges_of_run(log: LogSource, settings: Settings, run_id: str) -> list[OffsetRange]:
-    """All of a run: its lifecycle, its decisions, and its ledger as far as it is not compacted; of files what they hold
-    of these. Raises BadInput where that is nothing."""
+    """All of a run: its lifecycle, and where there are any its decisions and its ledger, as far as it is not compacted;
+    of files what they hold of these. Raises BadInput where that is nothing."""
     lifecycle = settings.topic(Topic.LIFECYCLE)
     partition = partition_of(run_id, log.partitions(lifecycle))
-    found = [OffsetRange(settings.topic(topic), partition) for topic in PER_RUN]
-    if isinstance(log, FileLog):
-        found = [one for one in found if log.holds(one.topic, one.partition)]
-        if not found:
-            raise BadInput(f"run {visible(run_id)} is not in {log.names}: export it, too")
-    return found
+    first, *others = (OffsetRange(settings.topic(topic), partition) for topic in _ALL_OF_RUN)
+    if not isinstance(log, FileLog):
+        return [first, *(one for one in others if log.bounds(one.topic, partition).end > 0)]
+    held = [one for one in (first, *others) if log.holds(one.topic, partition)]
+    if not held:
+        raise BadInput(f"run {visible(run_id)} is not in {log.names}: export it, too")
+    return held
 
 
 def export(

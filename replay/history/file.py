@@ -221,8 +221,12 @@ class FileLog:
         return found
 
     def _stretches(self, topic: str, partition: int) -> list[Bounds]:
-        """What joins, ascending, with a gap before each but the first."""
-        return joined(Bounds(one.section.start, one.section.end) for one in self._found(topic, partition))
+        """What joins, ascending, with a gap before each but the first; between named payloads there is none."""
+        sections = [part.section for part in self._found(topic, partition)]
+        found = joined(Bounds(one.start, one.end) for one in sections)
+        if all(one.only_referenced for one in sections):
+            return [Bounds(found[0].first, found[-1].end)]
+        return found
 
     def _check_there(self, topic: str, partition: int, start: int, end: int) -> None:
         """Before the first record is read: half of a range is no answer to who asked for all of it."""

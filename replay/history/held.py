@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.replay.history.container import Section
-from rollbook.replay.history.export import PER_RUN, ranges_of_run
+from rollbook.replay.history.export import OF_RUNS, ranges_of_run
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.joined import gap_in, joined
 from rollbook.replay.history.ranges import OffsetRange
@@ -23,7 +23,7 @@ class Held:
     def __init__(self, log: FileLog, settings: Settings, run_id: str | None) -> None:
         self._log = log
         self._run_id = run_id
-        self._per_run = {settings.topic(topic) for topic in PER_RUN}
+        self._of_runs = {settings.topic(topic) for topic in OF_RUNS}
         self._whole = {settings.topic(topic) for topic in _WHOLE}
         self._settings = settings
 
@@ -61,9 +61,9 @@ class Held:
 
     def _runs(self, topic: str, partition: int) -> Sequence[str | None]:
         """Whose records lie there; None: everybody's."""
-        if topic not in self._per_run or self._run_id is not None:
+        if topic not in self._of_runs or self._run_id is not None:
             return (None,)
-        sections = [one for one in self._log.sections if one.topic in self._per_run and one.partition == partition]
+        sections = [one for one in self._log.sections if one.topic in self._of_runs and one.partition == partition]
         narrowed = next((one for one in sections if one.run is not None), None)
         of_all = next((one for one in sections if one.run is None), None)
         if narrowed is not None and of_all is not None:

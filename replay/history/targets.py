@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.replay.history.container import Contents, topic_of
-from rollbook.replay.history.export import ranges_of_run
+from rollbook.replay.history.export import OF_RUNS, ranges_of_run
 from rollbook.replay.history.file import FileLog, contents_at
 from rollbook.replay.history.held import Held
 from rollbook.replay.history.kafka import KafkaLog
@@ -112,6 +112,9 @@ def _in_kafka(log: LogSource, settings: Settings, wanted: Sequence[str], run_id:
 def _targets(
     log: LogSource, settings: Settings, ranges: Sequence[OffsetRange], run_id: str | None, are_named: bool
 ) -> Targets:
+    of_runs = {settings.topic(topic) for topic in OF_RUNS}
+    for one in (one for one in ranges if run_id is not None and one.topic not in of_runs):
+        raise BadInput(f"{one}: records of {one.topic} belong to no run: leave --run out (payloads: add --payloads)")
     if are_named:
         check_apart(log, ranges)
     return Targets(log, settings, tuple(ranges), run_id, are_named)

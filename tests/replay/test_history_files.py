@@ -10,15 +10,18 @@ from pathlib import Path
 import pytest
 
 from rollbook.infra.cli import run as rollbook
-from rollbook.replay.history.export import export
+from rollbook.infra.settings import Topic
+from rollbook.replay.history.export import export, ranges_of_run
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.joined import gap_in, joined
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import Bounds, LogClosed, OutOfRange
 from rollbook.replay.history.targets import opened, opened_for
+from rollbook.replay.materialize.walk import wanted_of
+from rollbook.replay.updates.replayed import UpdateOutcome, replay_history
 from rollbook.schemas.errors import BadInput
 from rollbook.tests.replay.materialized import tree
-from rollbook.tests.replay.story import DECISIONS, LIFECYCLE, SETTINGS, Story
+from rollbook.tests.replay.story import DECISIONS, LIFECYCLE, PAYLOADS, SETTINGS, Story
 
 ALL = OffsetRange(LIFECYCLE, 0), OffsetRange(DECISIONS, 0)
 
@@ -257,6 +260,42 @@ def test_a_file_of_a_run_and_one_of_all_need_a_word_on_what_is_meant(
 def test_a_run_that_is_in_none_of_the_files_is_told(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     for command in (["audit"], ["replay"], ["history", "show"], ["prove", "--policy", "0"]):
         assert "run run-b is not in" in told(capsys, *command, "--run", "run-b", runs[0], code=2)
+
+
+def test_between_payloads_that_files_name_there_is_no_gap(story: Story, tmp_path: Path) -> None:
+    """What lies there nobody named."""
+    _, second, third = parts(story, tmp_path, 4, 30)
+    with FileLog([Path(second), Path(third)]) as log:
+        before, after = sorted(one.end for one in log.sections if one.topic == PAYLOADS)
+        assert log.bounds(PAYLOADS, 0).end == after
+        first = log.bounds(PAYLOADS, 0).first
+        assert [one.offset for one in log.read(PAYLOADS, 0, first, after)] == [*range(first, before), *named(third)]
+
+
+def named(path: str) -> list[int]:
+    with FileLog([Path(path)]) as log:
+        return offsets(log, PAYLOADS)
+
+
+def test_what_belongs_to_no_run_is_asked_without_one(whole: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["show"], ["export", "--out", "x.avro"]):
+        refusal = told(capsys, "history", *command, "--run", "run-a", whole, "payloads:0:-", code=2)
+        assert f"records of {PAYLOADS} belong to no run: leave --run out" in refusal
+
+
+def test_a_run_of_which_nothing_is_decided_yet_is_what_there_is(story: Story) -> None:
+    story.log.put(DECISIONS, 0, 0, [])
+    story.log.put(SETTINGS.topic(Topic.LEDGER), 0, 0, [])
+    assert ranges_of_run(story.log, SETTINGS, "run-a") == [OffsetRange(LIFECYCLE, 0)]
+
+
+def test_updates_replayed_after_their_log_was_closed_are_refused(whole: str) -> None:
+    with opened([whole]) as of:
+        (wanted,) = wanted_of(of)
+        updates = replay_history(of.log, wanted).updates
+        assert next(updates).outcome is UpdateOutcome.PASSED
+    with pytest.raises(LogClosed, match=r"whole\.avro was closed"):
+        next(updates)
 
 
 def test_ranges_that_overlap_are_refused_by_every_command(whole: str, capsys: pytest.CaptureFixture[str]) -> None:
