@@ -1,7 +1,7 @@
 """What an audit computes again from payloads: every row that can be, each alone, and no more bytes at once than fit."""
 
 import tracemalloc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -22,6 +22,7 @@ from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import LogSource, StoredRecord, read_there
 from rollbook.schemas.codec import decode
 from rollbook.schemas.digests import digest_of_digests, float32_bytes
+from rollbook.schemas.payload_io import PayloadCorrupt
 from rollbook.schemas.records.common import PayloadRef
 from rollbook.schemas.records.payload import CurrentLogProbs
 from rollbook.schemas.records.update import AdmitItem, RecordingRef, RecordingSealed
@@ -196,3 +197,18 @@ def test_payloads_are_looked_for_in_one_place_after_the_other() -> None:
         for topic, offsets in ((PAYLOADS, (0, 1)), (PAYLOADS, (0, 2)), ("elsewhere", (0, 1)))
     ]
     assert Lookup((one, other)).payloads(refs) == [b"ab", None, None]
+
+
+def test_the_rows_of_a_large_admit_are_looked_up_some_at_a_time(story: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rollbook.replay.audit.evidence._AT_ONCE", 2)
+    together: list[int] = []
+    payloads = Lookup.payloads
+
+    def counting(self: Lookup, refs: Sequence[PayloadRef]) -> list[bytes | PayloadCorrupt | None]:
+        together.append(len(refs))
+        return payloads(self, refs)
+
+    monkeypatch.setattr(Lookup, "payloads", counting)
+    story.reserve("u0", [*story.group("a", [1.0, 0.0, 1.0]), *story.group("b")])
+    assert audited(story).checked.admits == 5
+    assert together == [4, 4, 2], "the log-probs of each row, and of its segment"
