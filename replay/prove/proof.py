@@ -32,6 +32,7 @@ class DoubtKind(StrEnum):
 
     NO_COMMIT = "no_commit"
     NOT_NAMED = "not_named"
+    LEFT_OUT = "left_out"
     UNDONE = "undone"
     NO_GENERATED = "no_generated"
     NO_REWARD = "no_reward"
@@ -46,6 +47,8 @@ DOUBTS = {
     DoubtKind.NO_COMMIT: "a policy names an update that has no Commit: what it trained on is not known",
     DoubtKind.NOT_NAMED: "an update was committed before the policy was prepared, and no policy names it: whether it "
     "is in the weights the log does not tell",
+    DoubtKind.LEFT_OUT: "an update stood when its learner went on to these weights, and their lineage leaves it out: a "
+    "learner's weights have all that it committed",
     DoubtKind.UNDONE: "the lineage names an update that was undone: it is in these weights, which are orphaned for it",
     DoubtKind.NO_GENERATED: "a row was trained on that the log does not know: its task is not known",
     DoubtKind.NO_REWARD: "a row was trained on whose reward is not in the log",

@@ -19,13 +19,13 @@ from rollbook.replay.audit.decisions import Deriver, Differs, Stretch
 from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import LogSource
 from rollbook.replay.prove.asked import Asked
+from rollbook.replay.prove.members import Member, lineage_of, members_of, named_by
 from rollbook.replay.prove.proof import (
     Absence,
     Doubt,
     DoubtKind,
     Found,
     Hit,
-    Membership,
     Proof,
     ProvenPolicy,
     ProvenTrajectory,
@@ -50,15 +50,6 @@ class OfPolicy:
 
     version: int | None = None
     artifact_hash: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Member:
-    """An update that counts."""
-
-    update_id: str
-    membership: Membership
-    policy_version: int | None
 
 
 def prove(
@@ -93,8 +84,8 @@ def prove(
     check_vouched(log, stretch, deriver, chains)
     if not seen.policies:
         raise BadInput(f"run {visible(stretch.run_id)} has no policy in {stretch.lifecycle}:{stretch.partition}")
-    lineage = tuple(_lineage(seen, _policy(seen, wanted)))
-    members = [*_named(lineage), *_not_named(seen, lineage[-1])]
+    lineage = lineage_of(seen, _policy(seen, wanted))
+    members = members_of(seen, lineage)
     known = {one.update_id: one for one in members if one.update_id in seen.commits}
     rows, found = Rows(seen.late), {one.update_id: _update(seen, one, None) for one in members}
     for commit in commits_of(log, stretch, [seen.commits[name] for name in known]):
@@ -103,7 +94,7 @@ def prove(
         rows.add(commit, member.membership)
     rows.read(log, stretch, seen, deriver.decided_to, deriver.strays, lambda done, size: watch("read", done, size))
     updates, trajectories = tuple(found.values()), tuple(rows.given(found))
-    doubts = tuple(_doubts(seen, lineage, updates, trajectories, deriver))
+    doubts = tuple(_doubts(seen, lineage, members, updates, trajectories, deriver))
     head = run.head
     return Proof(
         run_id=stretch.run_id,
@@ -132,36 +123,14 @@ def _policy(seen: Seen, wanted: OfPolicy) -> ProvenPolicy:
     found = [one for one in seen.policies.values() if one.artifact.hash == wanted.artifact_hash]
     if not found:
         raise BadInput(f"the run has no policy with the artifact {visible(wanted.artifact_hash)}: give its whole hash")
-    contents = {frozenset(one.update_id for one in _named(tuple(_lineage(seen, policy)))) for policy in found}
+    contents = {frozenset(one.update_id for one in named_by(lineage_of(seen, policy))) for policy in found}
     if len(contents) > 1:
         versions = ", ".join(str(one.version) for one in found)
         raise BadInput(f"policies {versions} have this artifact, of different updates: name one with --policy")
     return found[-1]
 
 
-def _lineage(seen: Seen, policy: ProvenPolicy) -> Sequence[ProvenPolicy]:
-    """The initial policy first."""
-    found = [policy]
-    while (source := found[-1].source_version) is not None:
-        found.append(seen.policies[source])
-    return found[::-1]
-
-
-def _named(lineage: Sequence[ProvenPolicy]) -> list[_Member]:
-    return [_Member(name, Membership.IN_WEIGHTS, policy.version) for policy in lineage for name in policy.update_ids]
-
-
-def _not_named(seen: Seen, policy: ProvenPolicy) -> Iterator[_Member]:
-    """Updates that stood when the policy was prepared, and that nobody names at all."""
-    named = {name for one in seen.policies.values() for name in one.update_ids}
-    for commit in seen.commits.values():
-        before = policy.prepared_offset
-        stood = commit.offset < before and (commit.undone_offset is None or commit.undone_offset > before)
-        if stood and commit.update_id not in named:
-            yield _Member(commit.update_id, Membership.NOT_RULED_OUT, None)
-
-
-def _update(seen: Seen, member: _Member, commit: OfCommit | None) -> ProvenUpdate:
+def _update(seen: Seen, member: Member, commit: OfCommit | None) -> ProvenUpdate:
     standing = seen.standing(member.update_id)
     if commit is None:
         return ProvenUpdate(member.update_id, member.membership, standing, member.policy_version)
@@ -187,6 +156,7 @@ def _update(seen: Seen, member: _Member, commit: OfCommit | None) -> ProvenUpdat
 def _doubts(
     seen: Seen,
     lineage: Sequence[ProvenPolicy],
+    members: Sequence[Member],
     updates: Sequence[ProvenUpdate],
     trajectories: Sequence[ProvenTrajectory],
     deriver: Deriver,
@@ -196,8 +166,8 @@ def _doubts(
     for policy in lineage[-1:]:
         if policy.artifact.kind is ArtifactKind.DECLARED:
             yield Doubt(DoubtKind.DECLARED, f"policy {policy.version}", policy.prepared_offset)
-    for update in updates:
-        yield from _of_update(update, seen)
+    for member, update in zip(members, updates, strict=True):
+        yield from _of_update(member, update, seen)
     for row in trajectories:
         if row.task is None:
             yield Doubt(DoubtKind.NO_GENERATED, f"trajectory {row.trajectory_id} of update {row.update_id}")
@@ -214,13 +184,13 @@ def _doubts(
         yield Doubt(DoubtKind.UNDECIDED, f"{deriver.undecided:,} records", deriver.decided_to)
 
 
-def _of_update(update: ProvenUpdate, seen: Seen) -> Iterator[Doubt]:
+def _of_update(member: Member, update: ProvenUpdate, seen: Seen) -> Iterator[Doubt]:
     about = f"update {update.update_id}"
     if update.commit_offset is None:
         by = seen.policies[update.policy_version or 0].prepared_offset if update.policy_version is not None else None
         yield Doubt(DoubtKind.NO_COMMIT, f"{about} ({update.standing}), named by policy {update.policy_version}", by)
-    if update.membership is Membership.NOT_RULED_OUT:
-        yield Doubt(DoubtKind.NOT_NAMED, about, update.commit_offset)
+    if member.unsure is not None:
+        yield Doubt(member.unsure, about, update.commit_offset)
     elif update.undone_offset is not None:
         yield Doubt(DoubtKind.UNDONE, about, update.undone_offset)
     if update.reason:
@@ -229,7 +199,7 @@ def _of_update(update: ProvenUpdate, seen: Seen) -> Iterator[Doubt]:
         yield Doubt(DoubtKind.DROPPED, f"{len(update.dropped):,} of {about}", update.commit_offset)
 
 
-def _absence(asked: Asked, seen: Seen, members: Sequence[_Member], doubts: Sequence[Doubt]) -> Absence:
+def _absence(asked: Asked, seen: Seen, members: Sequence[Member], doubts: Sequence[Doubt]) -> Absence:
     found = {one.update_id: Found(one.membership.value) for one in members}
     hits = [hit for commit in seen.commits.values() for hit in _hits(seen, commit, found)]
     hashes, ids = asked.counts

@@ -40,7 +40,8 @@ def lines(proof: Proof, limit: int) -> Iterator[str]:
     unsure = [one for one in proof.updates if one.membership is Membership.NOT_RULED_OUT]
     if unsure:
         count = sum(one.trajectories for one in unsure)
-        yield f"  not ruled out: {plural(len(unsure), 'update')} that no policy names, of {_trajectories(count)}"
+        told = f"{plural(len(unsure), 'update')} that the lineage does not name, of {_trajectories(count)}"
+        yield f"  not ruled out: {told}"
     yield f"  head: {proof.chain} (decision {proof.sequence:,}, fold {proof.fold_version})"
     yield from _cut(_policies(proof), limit, "policies", _POLICIES)
     yield from _cut(_updates(proof), limit, "updates", _UPDATES)

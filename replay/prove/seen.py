@@ -32,9 +32,10 @@ _GENERATED_LATER = (None, TrajectoryStatus.DISPATCHED.value)
 
 @dataclass(slots=True)
 class Committed:
-    """Where an update's Commit and the decision on it lie, with digests of both, and where it was undone."""
+    """Whose an update is, where its Commit and the decision on it lie, digests of both, and where it was undone."""
 
     update_id: str
+    learner_id: str
     offset: int
     decision_offset: int
     sha256: str
@@ -136,6 +137,7 @@ class Seen:
         self._others.pop(record.update_id, None)
         self.commits[record.update_id] = Committed(
             record.update_id,
+            record.learner.learner_id,
             derived.stored.offset,
             derived.decided.offset,
             decision.source.sha256,

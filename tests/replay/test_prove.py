@@ -170,7 +170,76 @@ def test_a_commit_that_no_policy_names_is_not_ruled_out(story: Story) -> None:
     assert not found.absence.proven
     assert {hit.found for hit in found.absence.present} == {Found.NOT_RULED_OUT}
     assert proof(story, 2).doubts == ()
-    assert "  not ruled out: 1 update that no policy names, of 2 trajectories" in lines(found, 9)
+    assert "  not ruled out: 1 update that the lineage does not name, of 2 trajectories" in lines(found, 9)
+
+
+def went_on(story: Story) -> Story:
+    """Beside policy 2, which is made of policy 1, the learner trains on, is told to be at policy 1, and trains on."""
+    story.update("u2", [group(story, "e", "evaluation")])
+    policy(story, 3, 2, "u2")
+    story.update("u3", [group(story, "d", "logarithms")])
+    return story
+
+
+def test_a_learners_weights_have_what_it_committed_whatever_their_lineage_leaves_out(story: Story) -> None:
+    """Nothing has undone u1 and u2 when u3 is committed: a checkpoint behind it has them, and so do the weights."""
+    policy(went_on(story), 4, 1, "u3")
+    found = proof(story, 4, "evaluation")
+    assert [(one.update_id, one.membership) for one in found.updates] == [
+        ("u0", Membership.IN_WEIGHTS),
+        ("u3", Membership.IN_WEIGHTS),
+        ("u1", Membership.NOT_RULED_OUT),
+        ("u2", Membership.NOT_RULED_OUT),
+    ]
+    assert doubts(found) == [DoubtKind.LEFT_OUT] * 2
+    assert found.absence is not None
+    assert not found.absence.proven
+    assert {hit.found for hit in found.absence.present} == {Found.NOT_RULED_OUT}
+    assert proof(story, 3, "logarithms").doubts == ()
+
+
+def test_what_a_lineage_leaves_out_counts_also_where_a_later_policy_names_it(story: Story) -> None:
+    story.update("u2", [group(story, "e", "evaluation")])
+    story.update("u3", [group(story, "d", "logarithms")])
+    policy(story, 3, 2, "u3")
+    policy(story, 4, 2, "u2")
+    assert doubts(proof(story, 3, "evaluation")) == [DoubtKind.LEFT_OUT]
+
+
+@pytest.mark.parametrize("parent", [1, 2])
+def test_weights_that_add_nothing_have_what_earlier_weights_of_their_learner_had(story: Story, parent: int) -> None:
+    policy(went_on(story), 4, parent)
+    found = [one.update_id for one in proof(story, 4).updates if one.membership is Membership.NOT_RULED_OUT]
+    assert found == [name for name in ("u1", "u2", "u3") if name not in ("u0", "u1")[:parent]]
+
+
+def test_what_was_left_out_is_in_no_weights_that_another_learner_made(story: Story) -> None:
+    went_on(story)
+    other = Story(log=story.log, ledger=story.ledger, learner_id="learner-1", events=100)
+    other.start_learner()
+    other.update("u4", [group(other, "f", "tensors")])
+    policy(story, 4, 3, "u3")
+    policy(story, 5, 0, "u4")
+    found = proof(story, 5, "evaluation")
+    assert [one.update_id for one in found.updates] == ["u4"]
+    assert found.absence is not None
+    assert found.absence.proven
+    assert {hit.found for hit in found.absence.hits} == {Found.OTHER_WEIGHTS}
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_roll_back_restores_and_what_a_learner_then_adds_is_added_to_its_own_weights(
+    story: Story, goes_on: bool
+) -> None:
+    policy(went_on(story), 4, 3, "u3")
+    policy(story, 5, 4, rollback_of=1)
+    assert doubts(proof(story, 5, "evaluation")) == []
+    if not goes_on:
+        story.save("after-u0", "u0")
+        story.start_learner("after-u0")
+    story.update("u4", [group(story, "f", "tensors")])
+    policy(story, 6, 5, "u4")
+    assert doubts(proof(story, 6, "evaluation")) == ([DoubtKind.LEFT_OUT] * 3 if goes_on else [])
 
 
 def test_an_update_without_a_commit_leaves_the_question_open(story: Story) -> None:
