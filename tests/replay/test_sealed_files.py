@@ -173,6 +173,8 @@ def test_partitions_are_sealed_into_a_folder(tmp_path: Path, capsys: pytest.Capt
         files = [str(folder / f"lifecycle-{partition}-{offset}.avro") for offset in (0, begin)]
         assert rollbook(["audit", *files, f"lifecycle:{partition}:-"]) == 0
     assert "not decided yet" not in capsys.readouterr().out
+    assert rollbook(["audit", *map(str, folder.iterdir())]) == 0
+    assert capsys.readouterr().out.count("PASS") == 2
 
 
 def test_of_several_partitions_those_are_sealed_that_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
