@@ -1,11 +1,12 @@
 """Audit: a run or a partition folded again, from its first record or from an anchor, and held against the log."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.ledger.fold import Ledger
 from rollbook.replay.audit.anchor import Anchor, anchors_within
+from rollbook.replay.audit.bundles import BundlesChecked
 from rollbook.replay.audit.chains import Chains, noted_heads
 from rollbook.replay.audit.decisions import Stretch
 from rollbook.replay.audit.evidence import Checked, EvidenceCheck
@@ -53,9 +54,10 @@ class AuditReport:
     bundles: int = 0
     """How many were held against the log, where any were given."""
 
-    def with_bundles(self, count: int, findings: Sequence[Finding]) -> "AuditReport":
+    def with_bundles(self, checked: BundlesChecked) -> "AuditReport":
         """This report with what bundles were found to be."""
-        return replace(self, bundles=count, findings=(*self.findings, *findings)) if count else self
+        findings, unchecked = (*self.findings, *checked.findings), (*self.unchecked, *checked.unchecked)
+        return replace(self, bundles=checked.made, findings=findings, unchecked=unchecked)
 
     @property
     def passed(self) -> bool:

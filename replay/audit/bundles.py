@@ -1,41 +1,44 @@
 """Bundles held against the log: the records that their provenance names, and then every byte, materialized anew."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pydantic import ValidationError
-
 from rollbook.infra.settings import Settings
 from rollbook.replay.audit.findings import Finding, FindingKind
+from rollbook.replay.audit.given import Given, UnknownForm, bundles_at
+from rollbook.replay.audit.lookup import is_elsewhere, never_written
 from rollbook.replay.bundle.model import Redaction
 from rollbook.replay.bundle.redaction import Redactor
-from rollbook.replay.history.source import LogSource, place_of, read_there
+from rollbook.replay.history.source import LogSource, StoredRecord, place_of, read_there
 from rollbook.replay.materialize.assemble import Assembled
 from rollbook.replay.materialize.commits import CommittedUpdate
 from rollbook.replay.materialize.evidence import UpdateEvidence
 from rollbook.replay.materialize.form import BundleFormat, Form
-from rollbook.replay.materialize.provenance import Position, Provenance, provenance_path
+from rollbook.replay.materialize.provenance import Position, provenance_path
 from rollbook.replay.materialize.publish import publish
 from rollbook.replay.materialize.walk import Wanted, walk
-from rollbook.replay.text import visible
-from rollbook.schemas.codec import decode_as
-from rollbook.schemas.errors import BadInput
-from rollbook.schemas.records.update import Commit
+from rollbook.replay.text import plural, visible
+from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode, decode_as
+from rollbook.schemas.records.rollout import Generated
+from rollbook.schemas.records.update import Commit, RecordingSealed
 
 _MOST = 20
 _NONE = "nothing"
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """A bundle's folder, and what is said beside it of where it comes from."""
+class BundlesChecked:
+    """What bundles were found to be. `made`: how many were held against the log; `unchecked`: of the others why not."""
 
-    path: Path
-    provenance: Provenance
+    made: int
+    findings: tuple[Finding, ...]
+    unchecked: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,98 +55,153 @@ class _Origin:
         return Form(self.format, Redactor(dict(self.policy)) if self.policy else None)
 
 
-def check_bundles(log: LogSource, settings: Settings, paths: Sequence[Path]) -> Iterator[Finding]:
+def check_bundles(log: LogSource, settings: Settings, paths: Sequence[Path]) -> BundlesChecked:
     """What differs between bundles and the log. `paths`: as of `bundles_at`, which raises for them; one update is made
     anew at a time."""
-    given = bundles_at(paths)
-    found = list(_check_records(log, given))
-    yield from found
-    changed = {finding.place for finding in found}
-    by_origin: dict[_Origin, dict[str, list[Given]]] = {}
-    for one in given:
-        if _place(one) not in changed:
-            commit = _commit(log, one)
-            of_run = by_origin.setdefault(_origin(one, commit.header.run_id), {})
-            of_run.setdefault(commit.update_id, []).append(one)
-    for origin, of_updates in by_origin.items():
-        yield from _check_bytes(log, settings, origin, of_updates)
+    check = _Check(log, settings, bundles_at(paths))
+    findings = tuple(check.findings())
+    count = len(check.without)
+    what = f"{plural(count, 'bundle')}: not in the log (any more) is what they were made from, such as "
+    unchecked = (what + next(iter(check.without.values())),) if count else ()
+    return BundlesChecked(len(check.given) - count, findings, unchecked)
 
 
-def bundles_at(paths: Sequence[Path]) -> tuple[Given, ...]:
-    """Of bundles, or of folders with bundles in them. Raises BadInput for a path without a bundle, or a bundle without
-    its provenance."""
-    return tuple(one for path in paths for one in _bundles_at(path))
+class _Check:
+    """`without`: what the log does not have of the bundles that cannot be held against it, by their places."""
 
+    def __init__(self, log: LogSource, settings: Settings, given: Sequence[Given]) -> None:
+        self._log = log
+        self._settings = settings
+        self.given = given
+        self._lacking: dict[str, str] = {}
+        """Of bundles, by their places, what the log does not have, and cannot be expected to."""
+        self.without: dict[str, str] = {}
 
-def _bundles_at(path: Path) -> Iterator[Given]:
-    folders = [path] if provenance_path(path).exists() else sorted(one for one in path.glob("*") if one.is_dir())
-    given = [one for one in folders if provenance_path(one).exists()]
-    if not given:
-        raise BadInput(
-            f"{visible(path)} is no bundle with a provenance beside it, and no folder of such: give what `rollbook "
-            "materialize` has written"
-        )
-    for one in given:
-        place = provenance_path(one)
-        try:
-            provenance = Provenance.model_validate_json(place.read_bytes())
-        except (ValidationError, OSError) as problem:
-            first = problem.errors()[0]["msg"] if isinstance(problem, ValidationError) else problem.strerror
-            raise BadInput(f"{visible(place)} is no provenance ({first}): materialize the bundle again") from None
-        yield Given(one, provenance)
+    def findings(self) -> Iterator[Finding]:
+        changed: set[str] = set()
+        for finding in self._check_records():
+            changed.add(finding.place)
+            yield finding
+        by_origin: dict[_Origin, dict[str, list[Given]]] = {}
+        for one in self.given:
+            if one.place in changed:
+                continue
+            try:
+                commit = self._commit(one)
+                if commit is not None:
+                    of_run = by_origin.setdefault(_Origin(commit.header.run_id, one.format, one.policy), {})
+                    of_run.setdefault(commit.update_id, []).append(one)
+            except UnknownForm as unknown:
+                yield _finding(one, f"it cannot be made from the log: {unknown}", {}, {})
+        for origin, of_updates in by_origin.items():
+            yield from self._check_bytes(origin, of_updates)
 
-
-def _check_records(log: LogSource, given: Sequence[Given]) -> Iterator[Finding]:
-    """Each record that a bundle was made from is still the one that it was; the first of each bundle that is not. All
-    are looked up together, since each look-up in Kafka costs a jump."""
-    offsets: dict[tuple[str, int], set[int]] = {}
-    for position in (position for one in given for position in _positions(one)):
-        offsets.setdefault((position.topic, position.partition), set()).add(position.offset)
-    there = {place: _digests(log, place, wanted) for place, wanted in offsets.items()}
-    for one in given:
-        for position in _positions(one):
-            digest = there[position.topic, position.partition].get(position.offset)
-            if digest != position.sha256:
-                place = place_of(position.topic, position.partition, position.offset)
+    def _check_records(self) -> Iterator[Finding]:
+        """Each record that a bundle was made from is still the one that it was; the first of each bundle that is not.
+        All are looked up together, since each look-up in Kafka costs a jump."""
+        offsets: dict[tuple[str, int], set[int]] = {}
+        for position in chain.from_iterable(chain(one.records(), one.chunks()) for one in self.given):
+            offsets.setdefault((position.topic, position.partition), set()).add(position.offset)
+        there = {place: self._digests(place, wanted) for place, wanted in offsets.items()}
+        for one in self.given:
+            lacking = _Lacking(self._log, self._settings, one)
+            for position, is_chunk in lacking.positions():
+                digest = there[position.topic, position.partition].get(position.offset)
+                if digest == position.sha256:
+                    continue
+                if digest is None and lacking.may_lack(position, is_chunk):
+                    self._lacking.setdefault(one.place, visible(_place(position)))
+                    continue
                 sides = {"sha256": position.sha256}, {"sha256": digest or _NONE}
-                yield _finding(one, f"{place}, which it was made from", *sides)
+                yield _finding(one, f"{visible(_place(position))}, which it was made from", *sides)
                 break
 
+    def _digests(self, place: tuple[str, int], offsets: Iterable[int]) -> dict[int, str]:
+        return {stored.offset: stored.sha256 for stored in read_there(self._log, *place, offsets)}
 
-def _positions(given: Given) -> Iterator[Position]:
-    for used in given.provenance.records:
-        yield used.position
-        yield used.decision.position
-    for payload in given.provenance.payloads:
-        yield from payload.chunks
+    def _commit(self, given: Given) -> Commit | None:
+        """None where the log lacks it. Raises UnknownForm."""
+        position = given.commit
+        if position is None:
+            raise UnknownForm("its provenance names no Commit")
+        stored = next(read_there(self._log, position.topic, position.partition, [position.offset]), None)
+        if stored is None:
+            self.without[given.place] = self._lacking[given.place]
+            return None
+        try:
+            return decode_as(Commit, stored.value or b"")
+        except (UndecodableRecord, ContractViolation):
+            raise UnknownForm(f"the Commit that its provenance names, at {stored.place}, is none") from None
+
+    def _check_bytes(self, origin: _Origin, of_updates: dict[str, list[Given]]) -> Iterator[Finding]:
+        wanted = Wanted.of_run(origin.run_id, self._log, self._settings)
+
+        def compared(update: CommittedUpdate, _: UpdateEvidence, assembled: Assembled) -> list[Finding]:
+            with TemporaryDirectory(prefix="rollbook-audit-") as folder:
+                publish(Path(folder), assembled.all)
+                return [finding for one in of_updates[update.update_id] for finding in _compared(one, Path(folder))]
+
+        left = dict(of_updates)
+        for made in walk(self._log, wanted, compared, form=origin.form, only=of_updates.keys()).each:
+            why_not = next((problem.what for problem in made.problems), "it has no optimizer step")
+            of_update = left.pop(made.update.update_id)
+            yield from made.value if made.value is not None else self._unmade(of_update, why_not)
+        for update_id, of_update in left.items():
+            yield from self._unmade(of_update, f"update {visible(update_id)} is not committed in it")
+
+    def _unmade(self, given: Sequence[Given], why: str) -> Iterator[Finding]:
+        """What the log lacks is in the way of a bundle that needs it, and says nothing against it."""
+        for one in given:
+            if one.place in self._lacking:
+                self.without[one.place] = self._lacking[one.place]
+            else:
+                yield _finding(one, f"it cannot be made from the log: {why}", {}, {})
 
 
-def _digests(log: LogSource, place: tuple[str, int], offsets: set[int]) -> dict[int, str]:
-    return {stored.offset: stored.sha256 for stored in read_there(log, *place, offsets)}
+class _Lacking:
+    """Whether the log can be without a record that a bundle was made from, and the bundle be right all the same. What a
+    provenance says alone is not believed: a payload is also named by the bundle's records."""
+
+    def __init__(self, log: LogSource, settings: Settings, given: Given) -> None:
+        self._log = log
+        self._settings = settings
+        self._given = given
+        self._lacks_records = False
+
+    def positions(self) -> Iterator[tuple[Position, bool]]:
+        """Each with whether it is of a payload: the records that name them first."""
+        yield from ((one, False) for one in self._given.records())
+        yield from ((one, True) for one in self._given.chunks())
+
+    def may_lack(self, position: Position, is_chunk: bool) -> bool:
+        if not is_chunk:
+            is_outside = is_elsewhere(self._log, position.topic, position.partition, position.offset)
+            self._lacks_records = self._lacks_records or is_outside
+            return is_outside
+        if never_written((self._log,), self._settings, position.topic, position.partition, (position.offset,)):
+            return False
+        return self._lacks_records or (position.topic, position.partition, position.offset) in self._named
+
+    @cached_property
+    def _named(self) -> set[tuple[str, int, int]]:
+        places: dict[tuple[str, int], set[int]] = {}
+        for used in self._given.provenance.records:
+            places.setdefault((used.position.topic, used.position.partition), set()).add(used.position.offset)
+        stored = chain.from_iterable(read_there(self._log, *place, offsets) for place, offsets in places.items())
+        return {place for one in stored for place in _chunks(one)}
 
 
-def _check_bytes(
-    log: LogSource, settings: Settings, origin: _Origin, of_updates: dict[str, list[Given]]
-) -> Iterator[Finding]:
-    wanted = Wanted.of_run(origin.run_id, log, settings)
-
-    def compared(update: CommittedUpdate, _: UpdateEvidence, assembled: Assembled) -> list[Finding]:
-        with TemporaryDirectory(prefix="rollbook-audit-") as folder:
-            publish(Path(folder), assembled.all)
-            return [finding for one in of_updates[update.update_id] for finding in _compared(one, Path(folder))]
-
-    left = dict(of_updates)
-    for made in walk(log, wanted, compared, form=origin.form, only=of_updates.keys()).each:
-        why_not = next((problem.what for problem in made.problems), "it has no optimizer step")
-        of_update = left.pop(made.update.update_id)
-        yield from made.value if made.value is not None else _unmade(of_update, why_not)
-    for update_id, of_update in left.items():
-        yield from _unmade(of_update, f"update {update_id} is not committed in it")
-
-
-def _unmade(given: Sequence[Given], why: str) -> Iterator[Finding]:
-    for one in given:
-        yield _finding(one, f"it cannot be made from the log: {why}", {}, {})
+def _chunks(stored: StoredRecord) -> Iterator[tuple[str, int, int]]:
+    """Those of the payloads that a record names and bundles are made from."""
+    try:
+        record = decode(stored.value or b"")
+    except (UndecodableRecord, ContractViolation):
+        return
+    segments = record.segments if isinstance(record, Generated) else ()
+    recordings = record.recordings if isinstance(record, RecordingSealed) else ()
+    for ref in (part.payload for parts in (segments, recordings) for part in parts):
+        if ref is not None:
+            yield from ((ref.topic, ref.partition, offset) for offset in ref.offsets)
 
 
 def _compared(given: Given, made: Path) -> Iterator[Finding]:
@@ -153,36 +211,6 @@ def _compared(given: Given, made: Path) -> Iterator[Finding]:
     names = (given.path.name, provenance_path(given.path).name)
     said, derived = ({name: at / name for name in names} for at in (given.path.parent, made))
     yield from _compare(given, said, derived)
-
-
-def _commit(log: LogSource, given: Given) -> Commit:
-    """Also where the provenance is redacted."""
-    for used in given.provenance.records:
-        if used.record_type == Commit.__name__:
-            position = used.position
-            (stored,) = log.read_at(position.topic, position.partition, [position.offset])
-            return decode_as(Commit, stored.value or b"")
-    raise BadInput(f"{visible(provenance_path(given.path))} names no Commit: materialize the bundle again")
-
-
-def _origin(given: Given, run_id: str) -> _Origin:
-    """By the form that it was written in, as it says itself."""
-    manifest = next(iter(sorted(given.path.rglob("manifest.json"))), None)
-    index = next(iter(sorted(given.path.rglob("index.json"))), None)
-    linked = _json(index).get("links") is not None
-    try:
-        policy = {name: Redaction(how) for name, how in dict(_json(manifest).get("redaction") or {}).items()}
-    except (TypeError, ValueError):
-        raise BadInput(f"{visible(manifest)} states no redaction that there is: materialize the bundle again") from None
-    return _Origin(run_id, BundleFormat.V1_1 if linked else BundleFormat.V1_0, tuple(sorted(policy.items())))
-
-
-def _json(path: Path | None) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8")) if path is not None else {}
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _compare(given: Given, said: dict[str, Path], derived: dict[str, Path]) -> Iterator[Finding]:
@@ -208,14 +236,13 @@ def _sides(name: str, said: bytes | None, derived: bytes | None) -> tuple[dict[s
     if said is None or derived is None:
         return {"file": _NONE if said is None else "there"}, {"file": _NONE if derived is None else "there"}
     try:
-        both = (json.loads(said), json.loads(derived))
-    except ValueError:
+        path, there, made = _first_difference("", json.loads(said), json.loads(derived))
+        return {path: json.dumps(there)}, {path: json.dumps(made)}
+    except (ValueError, RecursionError):
         at = next(
             (n for n, (a, b) in enumerate(zip(said, derived, strict=False)) if a != b), min(len(said), len(derived))
         )
         return {"bytes": f"{len(said):,}"}, {"bytes": f"{len(derived):,}, first different at {at:,}"}
-    path, there, made = _first_difference("", *both)
-    return {path: json.dumps(there)}, {path: json.dumps(made)}
 
 
 def _first_difference(path: str, said: Any, derived: Any) -> tuple[str, Any, Any]:
@@ -232,8 +259,8 @@ def _first_difference(path: str, said: Any, derived: Any) -> tuple[str, Any, Any
 
 
 def _finding(given: Given, what: str, said: dict[str, str], derived: dict[str, str]) -> Finding:
-    return Finding(FindingKind.BUNDLE_DIFFERS, _place(given), what, said, derived)
+    return Finding(FindingKind.BUNDLE_DIFFERS, given.place, what, said, derived)
 
 
-def _place(given: Given) -> str:
-    return visible(given.path, limit=4096)
+def _place(position: Position) -> str:
+    return place_of(position.topic, position.partition, position.offset)

@@ -12,7 +12,7 @@ from rollbook.infra.settings import Topic
 from rollbook.replay.audit import whatif_report
 from rollbook.replay.audit.anchor import anchor_of
 from rollbook.replay.audit.audit import audit, stretch_of
-from rollbook.replay.audit.bundles import bundles_at, check_bundles
+from rollbook.replay.audit.bundles import check_bundles
 from rollbook.replay.audit.report import keep, lines, plain
 from rollbook.replay.audit.rules import Instead, parse_instead
 from rollbook.replay.audit.whatif import what_if
@@ -102,8 +102,8 @@ def audit_command(
             ).report
             for one in stretches
         ]
-        given = bundle or ()
-        found[-1] = found[-1].with_bundles(len(bundles_at(given)), list(check_bundles(of.log, of.settings, given)))
+        if bundle:
+            found[-1] = found[-1].with_bundles(check_bundles(of.log, of.settings, bundle))
     if report is not None:
         keep(found, report)
     for one_report in found:

@@ -2,10 +2,15 @@
 it."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
+from rollbook.infra.settings import Settings, Topic
+from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.source import LogSource, StoredRecord, read_there
+from rollbook.replay.text import plural
+from rollbook.schemas.errors import BadInput
 from rollbook.schemas.payload_io import PayloadCorrupt, join
 from rollbook.schemas.records.common import PayloadRef
 
@@ -47,6 +52,32 @@ def _joined(ref: PayloadRef, chunks: dict[int, StoredRecord]) -> bytes | Payload
         return join(there, ref)
     except PayloadCorrupt as corrupt:
         return corrupt
+
+
+def is_elsewhere(log: LogSource, topic: str, partition: int, offset: int) -> bool:
+    """Whether a record that once was written need not be in a log: retention took it, or files do not reach there."""
+    try:
+        bounds = log.bounds(topic, partition)
+    except BadInput:
+        return isinstance(log, FileLog)
+    return offset < bounds.first or (offset >= bounds.end and isinstance(log, FileLog))
+
+
+def never_written(
+    logs: Iterable[LogSource], settings: Settings, topic: str, partition: int, offsets: Iterable[int]
+) -> str | None:
+    """Why a payload that is not there cannot ever have been; None where it can, and retention may have taken it, or who
+    exported a file left it out. A payload is written before the record that names it."""
+    if topic != settings.topic(Topic.PAYLOADS):
+        return "no payload lies in that topic"
+    last = max(offsets)
+    for log in logs:
+        with suppress(BadInput):  # the topic is not in this file
+            if partition >= (count := log.partitions(topic)):
+                return f"the topic has {plural(count, 'partition')}"
+            if not isinstance(log, FileLog) and last >= (end := log.bounds(topic, partition).end):
+                return f"the partition ends at {end}"
+    return None
 
 
 def batches(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:

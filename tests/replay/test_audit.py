@@ -187,13 +187,13 @@ def test_bundles_of_every_form_pass(forged: Forged, tmp_path: Path, form: Form) 
     assert materialize(
         forged.log, Wanted.of_run(forged.run_id, forged.log, forged.settings), tmp_path, form=form
     ).complete
-    assert list(check_bundles(forged.log, forged.settings, [tmp_path])) == []
+    assert check_bundles(forged.log, forged.settings, [tmp_path]).findings == ()
 
 
 def test_bundles_that_the_log_gives_pass(forged: Forged, bundles: Path) -> None:
-    assert list(check_bundles(forged.log, forged.settings, [bundles])) == []
+    assert check_bundles(forged.log, forged.settings, [bundles]).findings == ()
     one = next(path for path in sorted(bundles.iterdir()) if path.is_dir())
-    assert list(check_bundles(forged.log, forged.settings, [one])) == []
+    assert check_bundles(forged.log, forged.settings, [one]).findings == ()
 
 
 def test_one_update_is_made_again_at_a_time_and_no_other_than_those_of_the_bundles(
@@ -207,13 +207,13 @@ def test_one_update_is_made_again_at_a_time_and_no_other_than_those_of_the_bundl
         return publish(out, ready)
 
     monkeypatch.setattr("rollbook.replay.audit.bundles.publish", told)
-    assert list(check_bundles(forged.log, forged.settings, [bundles])) == []
+    assert check_bundles(forged.log, forged.settings, [bundles]).findings == ()
     assert [update for _, update in made] == [{one} for one in trained.updates]
     assert not any(folder.exists() for folder, _ in made)
     made.clear()
     of_last = [one for one in sorted(bundles.iterdir()) if one.is_dir() and trained.updates[-1] in one.name]
     assert len(of_last) == 3
-    assert list(check_bundles(forged.log, forged.settings, of_last)) == []
+    assert check_bundles(forged.log, forged.settings, of_last).findings == ()
     assert [update for _, update in made] == [{trained.updates[-1]}]
 
 
@@ -241,7 +241,7 @@ def test_a_reward_that_was_edited_in_a_bundle_is_found_even_when_its_hashes_were
     shutil.rmtree(step)
     edited.rename(step)
     assert validate(step).problems == ()
-    found = list(check_bundles(forged.log, forged.settings, [bundles]))
+    found = check_bundles(forged.log, forged.settings, [bundles]).findings
     assert {one.kind for one in found} == {FindingKind.BUNDLE_DIFFERS}
     named = {name: value for one in found for name, value in one.said.items()}
     assert named["samples.1.raw_reward"] == "9.0"
@@ -250,10 +250,10 @@ def test_a_reward_that_was_edited_in_a_bundle_is_found_even_when_its_hashes_were
 
 def test_a_bundle_that_was_made_of_other_records_is_found(forged: Forged, bundles: Path) -> None:
     reward_changed(forged)
-    found = list(check_bundles(forged.log, forged.settings, [bundles]))
+    found = check_bundles(forged.log, forged.settings, [bundles]).findings
     assert "which it was made from" in found[0].what
     with pytest.raises(BadInput, match="is no bundle with a provenance"):
-        list(check_bundles(forged.log, forged.settings, [bundles / "nothing"]))
+        check_bundles(forged.log, forged.settings, [bundles / "nothing"])
 
 
 def field(record: Part, kind: type[P]) -> P:
