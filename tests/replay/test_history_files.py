@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rollbook.infra.cli import run as rollbook
-from rollbook.infra.settings import Topic
+from rollbook.infra.settings import Settings, Topic
 from rollbook.replay.history.export import export, ranges_of_run
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.joined import gap_in, joined
@@ -20,7 +20,10 @@ from rollbook.replay.history.targets import opened, opened_for
 from rollbook.replay.materialize.walk import wanted_of
 from rollbook.replay.updates.replayed import UpdateOutcome, replay_history
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.records.common import PayloadRef
+from rollbook.schemas.types import Part
 from rollbook.tests.replay.materialized import tree
+from rollbook.tests.replay.memory_log import MemoryLog
 from rollbook.tests.replay.story import DECISIONS, LIFECYCLE, PAYLOADS, SETTINGS, Story
 
 ALL = OffsetRange(LIFECYCLE, 0), OffsetRange(DECISIONS, 0)
@@ -262,19 +265,61 @@ def test_a_run_that_is_in_none_of_the_files_is_told(runs: list[str], capsys: pyt
         assert "run run-b is not in" in told(capsys, *command, "--run", "run-b", runs[0], code=2)
 
 
-def test_between_payloads_that_files_name_there_is_no_gap(story: Story, tmp_path: Path) -> None:
-    """What lies there nobody named."""
-    _, second, third = parts(story, tmp_path, 4, 30)
-    with FileLog([Path(second), Path(third)]) as log:
-        before, after = sorted(one.end for one in log.sections if one.topic == PAYLOADS)
-        assert log.bounds(PAYLOADS, 0).end == after
-        first = log.bounds(PAYLOADS, 0).first
-        assert [one.offset for one in log.read(PAYLOADS, 0, first, after)] == [*range(first, before), *named(third)]
+def test_between_payloads_that_files_name_there_is_no_gap(
+    story: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What lies there they do not name. Elsewhere, too, they are the named ones and not all of a range."""
+    first, _, third = parts(story, tmp_path, 14, 25)
+    with FileLog([Path(first), Path(third)]) as log:
+        one, other = sorted((one.start, one.end) for one in log.sections if one.topic == PAYLOADS)
+        assert one[1] < other[0]
+        assert offsets(log, PAYLOADS) == [*range(*one), *range(*other)]
+    told(capsys, "history", "export", first, third, "payloads:0:-", "--out", str(tmp_path / "payloads.avro"))
+    with FileLog([tmp_path / "payloads.avro"]) as log:
+        assert [(section.start, section.end, section.only_referenced) for section in log.sections] == [
+            (one[0], other[1], True)
+        ]
 
 
-def named(path: str) -> list[int]:
-    with FileLog([Path(path)]) as log:
-        return offsets(log, PAYLOADS)
+def test_a_payload_of_a_partition_that_the_files_do_not_have_is_in_no_exports_way(tmp_path: Path) -> None:
+    story = Story(log=MemoryLog(2)).opened()
+    good = story.payload
+
+    def bad(key: str, record: Part) -> PayloadRef:
+        return good(key, record).model_copy(update={"partition": 1, "offsets": (9,)})
+
+    story.group("a")
+    story.log.append(PAYLOADS, 1, b"k", b"v")
+    story.payload = bad  # type: ignore[method-assign]
+    story.group("b")
+    path = Path(written(story, tmp_path / "run.avro", *ALL))
+    with FileLog([path]) as log:
+        done = export(log, SETTINGS, ALL, tmp_path / "again.avro", payloads=True)
+    assert (done.gone, done.unknown) == (0, 2)
+    assert done.path.read_bytes() == path.read_bytes()
+
+
+def test_decisions_of_a_run_with_a_gap_are_not_those_of_another(
+    story: Story, runs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Read together with those of another run they would have every offset."""
+    ranges = OffsetRange(LIFECYCLE, 0), OffsetRange(DECISIONS, 0, 0, 20), OffsetRange(DECISIONS, 0, 23)
+    torn = written(story, tmp_path / "torn.avro", *ranges, run_id="run-a")
+    for named in ([], ["lifecycle:0:-"], ["lifecycle:0:0-36"]):
+        for command in ("audit", "replay"):
+            refusal = told(capsys, command, torn, runs[1], *named, code=2)
+            assert f"{DECISIONS}:0:20-23 of run run-a is in none of the files" in refusal
+
+
+def test_of_files_of_several_clusters_those_of_the_run_are_taken(story: Story, runs: list[str], tmp_path: Path) -> None:
+    """Its payloads may be in a file of their own; those of another cluster would be in the way."""
+    log = MemoryLog()
+    log.append("u.payloads", 0, b"k", b"v")
+    elsewhere = export(log, Settings(topic_prefix="u."), [OffsetRange("u.payloads", 0)], tmp_path / "u.avro").path
+    own = export(story.log, SETTINGS, [OffsetRange(PAYLOADS, 0)], tmp_path / "own.avro").path
+    with opened_for([*runs, elsewhere, own], "run-a") as of:
+        assert isinstance(of.log, FileLog)
+        assert of.log.names == f"{runs[0]}, {own}"
 
 
 def test_what_belongs_to_no_run_is_asked_without_one(whole: str, capsys: pytest.CaptureFixture[str]) -> None:
