@@ -13,7 +13,7 @@ from rollbook.replay.audit.evidence import Checked, EvidenceCheck
 from rollbook.replay.audit.findings import Finding, FindingKind
 from rollbook.replay.audit.folding import Folding
 from rollbook.replay.audit.ledger import NotHere
-from rollbook.replay.audit.lookup import Lookup
+from rollbook.replay.audit.lookup import Lookup, Written
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.narrowed import narrowed_to
 from rollbook.replay.history.progress import Watch
@@ -118,7 +118,7 @@ def audit(
         stretch,
         ledger,
         chains := Chains(noted, before),
-        EvidenceCheck(Lookup(logs), stretch.lifecycle, stretch.partition) if payloads else None,
+        _evidence(logs, settings, stretch) if payloads else None,
         watch,
     )
     findings = folding.findings
@@ -158,6 +158,11 @@ def audit(
         unchecked=(*_unchecked(folding.checked if payloads else None), *unchecked),
     )
     return Audited(report, ledger, folding.decided_to, folding.decisions)
+
+
+def _evidence(logs: tuple[LogSource, ...], settings: Settings, stretch: Stretch) -> EvidenceCheck:
+    written = Written(logs, settings.topic(Topic.PAYLOADS))
+    return EvidenceCheck(Lookup(logs), written, stretch.lifecycle, stretch.partition)
 
 
 def _changed(log: LogSource) -> Iterator[Finding]:
@@ -206,6 +211,6 @@ def _unchecked(checked: Checked | None) -> list[str]:
         (checked.without_log_probs, f"drift of {bare}: no log-probs were kept"),
         (checked.without_generated, f"drift of {ungenerated}: generated before the range, and that is not to be had"),
         (checked.refused, f"drift of {plural(checked.refused, 'row')}: refused for other evidence than was generated"),
-        (checked.gone, f"{plural(checked.gone, 'payload')}: not in the log any more"),
+        (checked.gone, f"{plural(checked.gone, 'payload')}: not in the log (any more)"),
     )
     return [text for count, text in told if count]

@@ -9,10 +9,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from rollbook.infra.settings import Settings
+from rollbook.infra.settings import Settings, Topic
 from rollbook.replay.audit.findings import Finding, FindingKind
 from rollbook.replay.audit.given import Given, UnknownForm, bundles_at
-from rollbook.replay.audit.lookup import is_elsewhere, never_written
+from rollbook.replay.audit.lookup import Written, is_elsewhere
 from rollbook.replay.bundle.model import Redaction
 from rollbook.replay.bundle.redaction import Redactor
 from rollbook.replay.history.source import LogSource, StoredRecord, place_of, read_there
@@ -164,7 +164,7 @@ class _Lacking:
 
     def __init__(self, log: LogSource, settings: Settings, given: Given) -> None:
         self._log = log
-        self._settings = settings
+        self._written = Written((log,), settings.topic(Topic.PAYLOADS))
         self._given = given
         self._lacks_records = False
 
@@ -178,7 +178,7 @@ class _Lacking:
             is_outside = is_elsewhere(self._log, position.topic, position.partition, position.offset)
             self._lacks_records = self._lacks_records or is_outside
             return is_outside
-        if never_written((self._log,), self._settings, position.topic, position.partition, (position.offset,)):
+        if self._written.why_not(position.topic, position.partition, (position.offset,)) is not None:
             return False
         return self._lacks_records or (position.topic, position.partition, position.offset) in self._named
 

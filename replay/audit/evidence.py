@@ -9,7 +9,7 @@ from rollbook.processors.gates import abs_log_ratio
 from rollbook.processors.reasons import Reason
 from rollbook.replay.audit.decisions import Derived
 from rollbook.replay.audit.findings import Finding, FindingKind
-from rollbook.replay.audit.lookup import Lookup, batches
+from rollbook.replay.audit.lookup import Lookup, Written, batches
 from rollbook.replay.history.source import StoredRecord
 from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode_as
 from rollbook.schemas.digests import (
@@ -24,6 +24,7 @@ from rollbook.schemas.digests import (
 )
 from rollbook.schemas.payload_io import PayloadCorrupt, place_of
 from rollbook.schemas.records.common import PayloadRef
+from rollbook.schemas.records.decision import Outcome
 from rollbook.schemas.records.payload import CurrentLogProbs, SegmentPayload, StepRecording
 from rollbook.schemas.records.rollout import Generated
 from rollbook.schemas.records.update import Admit, AdmitItem, RecordingSealed
@@ -31,6 +32,10 @@ from rollbook.schemas.records.update import Admit, AdmitItem, RecordingSealed
 _AT_ONCE = 256
 """How many rows are looked up together: each look-up in Kafka costs a jump."""
 _LOOKED_AT = frozenset((Admit.__name__, RecordingSealed.__name__))
+
+
+_SEALED = Outcome.ACCEPTED, Outcome.PENDING
+"""A seal that was refused vouches for nothing: everybody can write one."""
 
 
 @dataclass(slots=True)
@@ -87,6 +92,7 @@ class EvidenceCheck:
     """Takes what the deriver derives; its findings come some records later, and the rest with `finish`."""
 
     lookup: Lookup
+    written: Written
     lifecycle: str
     partition: int
     checked: Checked = field(default_factory=Checked)
@@ -99,7 +105,7 @@ class EvidenceCheck:
         record = derived.record
         if isinstance(record, Admit):
             yield from self._admit(derived, record)
-        elif isinstance(record, RecordingSealed):
+        elif isinstance(record, RecordingSealed) and derived.decision.outcome in _SEALED:
             yield from self._seal(derived.stored, record)
 
     def finish(self) -> Iterator[Finding]:
@@ -140,11 +146,17 @@ class EvidenceCheck:
         sealed, self._sealed = self._sealed, []
         for together in batches(sealed, lambda one: one.ref.size):
             for one, payload in zip(together, self.lookup.payloads([one.ref for one in together]), strict=True):
-                if payload is None:
-                    self.checked.gone += 1
-                else:
+                if payload is not None:
                     self.checked.recordings += 1
                     yield from _recording_differs(one, payload)
+                elif (why := self._never_written(one.ref)) is not None:
+                    yield Finding(FindingKind.RECORDING_DIFFERS, place_of(one.ref), f"{_what(one)}: {why}", {}, {})
+                else:
+                    self.checked.gone += 1
+
+    def _never_written(self, ref: PayloadRef) -> str | None:
+        why = self.written.why_not(ref.topic, ref.partition, ref.offsets)
+        return None if why is None else f"it was never written, since {why}"
 
     def _check_shown(self) -> Iterator[Finding]:
         shown, self._shown = self._shown, []
@@ -178,6 +190,9 @@ class EvidenceCheck:
             if isinstance(part, PayloadCorrupt):
                 yield Finding(FindingKind.EVIDENCE_DIFFERS, place_of(ref), f"{what}: {part}", {}, {})
                 return
+            if part is None and (why := self._never_written(ref)) is not None:
+                yield Finding(FindingKind.EVIDENCE_DIFFERS, place_of(ref), f"{what}: {why}", {}, {})
+                return
             if part is None:
                 self.checked.gone += 1
                 return
@@ -207,8 +222,12 @@ def _generated(stored: StoredRecord | None) -> Generated | None:
         return None
 
 
+def _what(one: _Sealed) -> str:
+    return f"rank {one.record.rank} step {one.step_id} of update {one.record.update_id}, sealed at {one.place}"
+
+
 def _recording_differs(one: _Sealed, payload: bytes | PayloadCorrupt) -> Iterator[Finding]:
-    what = f"rank {one.record.rank} step {one.step_id} of update {one.record.update_id}, sealed at {one.place}"
+    what = _what(one)
     if isinstance(payload, PayloadCorrupt):
         yield Finding(FindingKind.RECORDING_DIFFERS, place_of(one.ref), f"{what}: {payload}", {}, {})
         return

@@ -6,7 +6,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from rollbook.infra.settings import Settings, Topic
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.source import LogSource, StoredRecord, read_there
 from rollbook.replay.text import plural
@@ -63,21 +62,38 @@ def is_elsewhere(log: LogSource, topic: str, partition: int, offset: int) -> boo
     return offset < bounds.first or (offset >= bounds.end and isinstance(log, FileLog))
 
 
-def never_written(
-    logs: Iterable[LogSource], settings: Settings, topic: str, partition: int, offsets: Iterable[int]
-) -> str | None:
-    """Why a payload that is not there cannot ever have been; None where it can, and retention may have taken it, or who
-    exported a file left it out. A payload is written before the record that names it."""
-    if topic != settings.topic(Topic.PAYLOADS):
-        return "no payload lies in that topic"
-    last = max(offsets)
-    for log in logs:
-        with suppress(BadInput):  # the topic is not in this file
-            if partition >= (count := log.partitions(topic)):
-                return f"the topic has {plural(count, 'partition')}"
-            if not isinstance(log, FileLog) and last >= (end := log.bounds(topic, partition).end):
-                return f"the partition ends at {end}"
-    return None
+class Written:
+    """Whether a payload that is not there can ever have been. It is written before the record that names it: below the
+    end of its partition, whatever retention took since; of files that is known where their export noted it."""
+
+    def __init__(self, logs: Iterable[LogSource], topic: str) -> None:
+        self._logs = tuple(logs)
+        self._topic = topic
+        self._ends: dict[int, int] = {}
+        """Known to have been reached; a look at Kafka for each payload would cost a jump."""
+
+    def why_not(self, topic: str, partition: int, offsets: Iterable[int]) -> str | None:
+        """Why it cannot; None where it can."""
+        if topic != self._topic:
+            return f"payloads lie in {self._topic} alone"
+        last = max(offsets)
+        if last < self._ends.get(partition, 0):
+            return None
+        for log in self._logs:
+            with suppress(BadInput):  # the topic is not in this file
+                if partition >= (count := log.partitions(topic)):
+                    return f"the topic has {plural(count, 'partition')}"
+            with suppress(BadInput):
+                end = self._end(log, partition)
+                if end is not None and last >= end:
+                    return f"the partition ends at {end}"
+        return None
+
+    def _end(self, log: LogSource, partition: int) -> int | None:
+        if isinstance(log, FileLog):
+            return log.payload_ends.get(partition)
+        end = self._ends[partition] = log.bounds(self._topic, partition).end
+        return end
 
 
 def batches(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:

@@ -96,7 +96,8 @@ ANCHOR = "anchor"
 
 
 class Contents(BaseModel):
-    """What a file holds. `partitions`: of each topic of the cluster, by its full name, which begins with the prefix."""
+    """What a file holds. `partitions`: of each topic of the cluster, by its full name, which begins with the prefix.
+    `payload_ends`: where those partitions of the payloads topic ended of which records name what lies behind."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -106,6 +107,7 @@ class Contents(BaseModel):
     partitions: Mapping[str, int]
     sections: tuple[Section, ...]
     anchor: AnchorNote | None = None
+    payload_ends: Mapping[int, int] = {}
 
     def is_of_cluster(self, other: "Contents") -> bool:
         """Whether both can be of one cluster, by the topics that both say something of."""

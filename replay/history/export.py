@@ -93,7 +93,13 @@ def export(
     if anchor is not None:
         sections += (Section(topic=ANCHOR, partition=anchor.partition, start=0, end=len(rows)),)
         bodies.append(StoredRecord(ANCHOR, anchor.partition, at, 0, *row) for at, row in enumerate(rows))
-    contents = Contents(topic_prefix=settings.topic_prefix, partitions=partitions, sections=sections, anchor=anchor)
+    contents = Contents(
+        topic_prefix=settings.topic_prefix,
+        partitions=partitions,
+        sections=sections,
+        anchor=anchor,
+        payload_ends=log.payload_ends if isinstance(log, FileLog) else referenced.ends,
+    )
     totals = _written(out, contents, bodies)
     there = sum(total.records for total in totals[len(ranges) : len(ranges) + len(named)])
     return Exported(out, sections, totals, sum(map(referenced.count, named)) - there, referenced.unknown)

@@ -137,6 +137,12 @@ class FileLog:
         """What all files hold together."""
         return tuple(part.section for parts in self._parts.values() for part in parts)
 
+    @property
+    def payload_ends(self) -> dict[int, int]:
+        """Where partitions of the payloads topic ended, as far as it was noted."""
+        noted = [one.payload_ends for one in self.contents]
+        return {partition: max(ends.get(partition, 0) for ends in noted) for ends in noted for partition in ends}
+
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has on the cluster that the files were exported from."""
         for contents in self.contents:

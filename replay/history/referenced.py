@@ -50,6 +50,8 @@ class Referenced:
         self._end_of = end_of
         self._offsets: dict[int, _Offsets] = {}
         self.unknown = 0
+        self.ends: dict[int, int] = {}
+        """Of the partitions of which something behind the end was named."""
 
     def note(self, record: StoredRecord) -> None:
         """A lifecycle record; what cannot be decoded names none."""
@@ -83,6 +85,8 @@ class Referenced:
         end = self._end_of(partition) if ref["topic"] == self._topic and partition >= 0 else 0
         if not all(0 <= offset < end for offset in offsets):
             self.unknown += 1
+            if end:
+                self.ends[partition] = end
             return
         for offset in offsets:
             self._offsets.setdefault(partition, _Offsets()).add(offset)

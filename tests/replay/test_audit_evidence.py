@@ -2,7 +2,7 @@
 
 import tracemalloc
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from rollbook.schemas.codec import decode
 from rollbook.schemas.digests import digest_of_digests, float32_bytes
 from rollbook.schemas.payload_io import PayloadCorrupt
 from rollbook.schemas.records.common import PayloadRef
+from rollbook.schemas.records.decision import Outcome
 from rollbook.schemas.records.payload import CurrentLogProbs
 from rollbook.schemas.records.update import AdmitItem, RecordingRef, RecordingSealed
 from rollbook.tests.replay.memory_log import MemoryLog
@@ -212,3 +213,72 @@ def test_the_rows_of_a_large_admit_are_looked_up_some_at_a_time(story: Shown, mo
     story.reserve("u0", [*story.group("a", [1.0, 0.0, 1.0]), *story.group("b")])
     assert audited(story).checked.admits == 5
     assert together == [4, 4, 2], "the log-probs of each row, and of its segment"
+
+
+@dataclass
+class Claimed(Shown):
+    """Admits name what is `claimed`."""
+
+    claimed: dict[str, object] = field(default_factory=dict)
+
+    def _figures(self, name: str, drift: float) -> AdmitItem:
+        item = super()._figures(name, drift)
+        assert item.payload is not None
+        return item.but(payload=item.payload.but(**self.claimed))
+
+
+@pytest.mark.parametrize(
+    ("claimed", "why"),
+    [
+        ({"offsets": (10**9,)}, "since the partition ends at "),
+        ({"offsets": (0, 10**15)}, "since the partition ends at "),
+        ({"partition": 7}, "since the topic has 1 partition"),
+        ({"topic": "t.nosuch"}, f"since payloads lie in {PAYLOADS} alone"),
+    ],
+)
+def test_payloads_that_nobody_wrote_are_not_those_that_retention_took(
+    claimed: dict[str, object], why: str, tmp_path: Path
+) -> None:
+    """Else who names what is not there understates a drift."""
+    story = Claimed(claimed=claimed)
+    story.opened()
+    story.update("u0", [story.group("lie")])
+    ranges = [OffsetRange(LIFECYCLE, 0), OffsetRange(DECISIONS, 0)]
+    file = export(story.log, SETTINGS, ranges, tmp_path / "run.avro", payloads=True).path
+    with FileLog([file]) as log:
+        again = export(log, SETTINGS, ranges, tmp_path / "again.avro", payloads=True).path
+    with FileLog([file]) as log, FileLog([again]) as other:
+        for of in (story.log, log, other):
+            report = audit(of, SETTINGS, stretch_of(of, SETTINGS, OffsetRange(LIFECYCLE, 0), None)).report
+            assert [one.kind for one in report.findings] == [FindingKind.EVIDENCE_DIFFERS] * 2
+            assert all(why in one.what for one in report.findings)
+            assert report.checked.gone == 0
+
+
+def test_what_retention_took_of_payloads_is_no_finding(story: Shown) -> None:
+    story.update("u0", [story.group("kept")])
+    story.log.lose(PAYLOADS, 0, story.log.bounds(PAYLOADS, 0).end)
+    report = audited(story)
+    assert report.findings == ()
+    assert (report.checked.gone, report.checked.admits, report.checked.recordings) == (3, 0, 0)
+
+
+def test_a_recording_that_nobody_wrote_is_a_finding_and_a_seal_that_was_refused_is_none(story: Shown) -> None:
+    """Anybody can write a seal that the ledger refuses."""
+    group = story.group("a")
+    story.update("u0", [group])
+    ref = story.payload("u0", story.recording("u0", 0, group))
+    step = RecordingRef(rollout_id=ROLLOUT_ID, step_id=0, payload=ref)
+    fenced = story.learner.but(epoch=99)
+    refused = story.say(RecordingSealed, learner=fenced, update_id="u0", rank=0, recordings=(step,), digest="0" * 64)
+    assert refused.outcome is Outcome.REJECTED
+    assert audited(story).findings == ()
+    story.reserve("u1", other := story.group("b"))
+    story.start("u1")
+    story.commit("u1", [other])
+    nothing = step.but(payload=ref.but(offsets=(10**9,)))
+    digest = digest_of_digests([nothing.payload.sha256])
+    story._of(RecordingSealed, "u1", rank=0, recordings=(nothing,), digest=digest)
+    (found,) = audited(story).findings
+    assert (found.kind, found.place) == (FindingKind.RECORDING_DIFFERS, f"{PAYLOADS}:0@{10**9}")
+    assert "it was never written" in found.what
