@@ -1,77 +1,21 @@
 """The log in exported files: the same records at the same places as in Kafka, and no broker. Files may overlap, as two
 runs of one partition do, or an export and a later one: each offset is read once."""
 
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from heapq import merge
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import fastavro
 
-from rollbook.replay.history.container import AnchorNote, Contents, Running, Section, Total, contents_of, stored
+from rollbook.replay.history.container import AnchorNote, Contents, Running, Section, Total, contents_of
 from rollbook.replay.history.joined import gap_in, joined
-from rollbook.replay.history.source import Bounds, LogClosed, OutOfRange, StoredRecord, place_of
+from rollbook.replay.history.parts import Cursor, Part, check_same, once, overlapping
+from rollbook.replay.history.source import Bounds, OutOfRange, StoredRecord, place_of
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
-
-_READ_BYTES = 64 * 1024
-
-
-class _Window:
-    """A container's header, then its bytes from a position to an end: a whole container to who reads it."""
-
-    def __init__(self, file: IO[bytes], header: bytes, position: int, end: int) -> None:
-        self._file, self._ahead, self._position, self._end = file, header, position, end
-
-    @property
-    def is_closed(self) -> bool:
-        return self._file.closed
-
-    def read(self, size: int) -> bytes:
-        while len(self._ahead) < size and self._position < self._end:
-            # Several readers may stand at different places of one file.
-            self._file.seek(self._position)
-            data = self._file.read(min(max(size, _READ_BYTES), self._end - self._position))
-            if not data:
-                break
-            self._position += len(data)
-            self._ahead += data
-        data, self._ahead = self._ahead[:size], self._ahead[size:]
-        return data
-
-
-@dataclass(slots=True)
-class _Part:
-    """A section of one file: of each of its blocks the position there, and its first record's offset."""
-
-    path: Path
-    file: IO[bytes]
-    header: bytes
-    section: Section
-    total: Total
-    positions: list[int] = field(default_factory=list)
-    firsts: list[int] = field(default_factory=list)
-    end: int = 0
-    found: Total | None = None
-    """What it really holds, when that was looked through."""
-
-    def block_of(self, offset: int) -> int:
-        return max(0, bisect_right(self.firsts, offset) - 1)
-
-    def read(self, start: int, end: int | None = None) -> Iterator[StoredRecord]:
-        """The records at offsets [start, end), or from `start` on."""
-        if not self.positions:
-            return
-        window = _Window(self.file, self.header, self.positions[self.block_of(start)], self.end)
-        for record in _records(window, self.path):
-            if end is not None and record.offset >= end:
-                return
-            if record.offset >= start:
-                yield record
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,27 +26,6 @@ class Changed:
     section: Section
     there: Total
     exported: Total
-
-
-class _Cursor:
-    """Looks offsets up in a part, ascending: it reads on where they are near, and jumps where they are not."""
-
-    def __init__(self, part: _Part) -> None:
-        self.part = part
-        self._records: Iterator[StoredRecord] = iter(())
-        self._latest: StoredRecord | None = None
-
-    def at(self, offset: int) -> StoredRecord | None:
-        if not self.part.section.start <= offset < self.part.section.end:
-            return None
-        latest = self._latest
-        if latest is None or self.part.block_of(offset) > self.part.block_of(latest.offset) + 1:
-            self._records = self.part.read(offset)
-            latest = next(self._records, None)
-        while latest is not None and latest.offset < offset:
-            latest = next(self._records, None)
-        self._latest = latest
-        return latest if latest is not None and latest.offset == offset else None
 
 
 class FileLog:
@@ -116,10 +39,10 @@ class FileLog:
         self._open = ExitStack()
         self._paths = paths
         self._run_id = run_id
-        self._parts: dict[tuple[str, int], list[_Part]] = {}
+        self._parts: dict[tuple[str, int], list[Part]] = {}
         self.contents: list[Contents] = []
         """Of each file."""
-        self._anchors: list[tuple[AnchorNote, _Part]] = []
+        self._anchors: list[tuple[AnchorNote, Part]] = []
         with self._open:
             for path in paths:
                 self._take(path)
@@ -171,22 +94,22 @@ class FileLog:
         """The records of [start, end) in order, streamed."""
         self._check_there(topic, partition, start, end)
         parts = self._found(topic, partition)
-        for together in _overlapping([one for one in parts if one.section.start < end and start < one.section.end]):
+        for together in overlapping([one for one in parts if one.section.start < end and start < one.section.end]):
             if len(together) == 1:
                 yield from together[0].read(start, end)
             else:
-                yield from _once(together, start, end)
+                yield from once(together, start, end)
 
     def read_at(self, topic: str, partition: int, offsets: Iterable[int]) -> Iterator[StoredRecord]:
         """The records at these offsets, each once, in ascending order."""
-        cursors = [_Cursor(part) for part in self._found(topic, partition)]
+        cursors = [Cursor(part) for part in self._found(topic, partition)]
         for offset in sorted(set(offsets)):
             found = [(record, one.part) for one in cursors if (record := one.at(offset)) is not None]
             if not found:
                 place = place_of(topic, partition, offset)
                 raise OutOfRange(place, f"no such record is in {self.names}", self.bounds(topic, partition))
             for other in found[1:]:
-                _check_same(found[0], other)
+                check_same(found[0], other)
             yield found[0][0]
 
     def anchors(self) -> Iterator[tuple[AnchorNote, Path, Iterator[StoredRecord]]]:
@@ -217,7 +140,7 @@ class FileLog:
     ) -> None:
         self.close()
 
-    def _found(self, topic: str, partition: int) -> list[_Part]:
+    def _found(self, topic: str, partition: int) -> list[Part]:
         count = self.partitions(topic)
         if partition >= count:
             raise BadInput(f"partition {topic}:{partition} does not exist: the topic has {count}")
@@ -256,7 +179,7 @@ class FileLog:
         blocks = _blocks(file, path)
         contents, totals = contents_of(blocks.metadata, visible(path))
         self.contents.append(contents)
-        parts = [_Part(path, file, b"", one, total) for one, total in zip(contents.sections, totals, strict=True)]
+        parts = [Part(path, file, b"", one, total) for one, total in zip(contents.sections, totals, strict=True)]
         self._index(path, blocks, iter(parts))
         header = _header(file, parts)
         for part in parts:
@@ -267,9 +190,9 @@ class FileLog:
             if self._run_id is None or part.section.run in (None, self._run_id):
                 self._parts.setdefault((part.section.topic, part.section.partition), []).append(part)
 
-    def _index(self, path: Path, blocks: Any, parts: Iterator[_Part]) -> None:
+    def _index(self, path: Path, blocks: Any, parts: Iterator[Part]) -> None:
         """Each section begins with a block of its own, and those without a record have none."""
-        part: _Part | None = None
+        part: Part | None = None
         seen = 0
         try:
             for block in blocks:
@@ -317,57 +240,7 @@ def _unreadable(path: Path, fault: OSError) -> BadInput:
     return BadInput(f"{visible(path)} cannot be read ({fault.strerror}): give an exported history")
 
 
-def _overlapping(parts: Sequence[_Part]) -> Iterator[list[_Part]]:
-    """Those that have offsets in common together; `parts` are in the order of their first offsets."""
-    together: list[_Part] = []
-    for part in parts:
-        if together and part.section.start >= max(one.section.end for one in together):
-            yield together
-            together = []
-        together.append(part)
-    if together:
-        yield together
-
-
-_From = tuple[StoredRecord, _Part]
-
-
-def _once(parts: Sequence[_Part], start: int, end: int) -> Iterator[StoredRecord]:
-    def of(part: _Part) -> Iterator[_From]:
-        return ((record, part) for record in part.read(start, end))
-
-    latest: _From | None = None
-    for found in merge(*map(of, parts), key=lambda one: one[0].offset):
-        if latest is not None and latest[0].offset == found[0].offset:
-            _check_same(latest, found)
-        else:
-            latest = found
-            yield found[0]
-
-
-def _check_same(one: _From, other: _From) -> None:
-    if one[0] != other[0]:
-        raise BadInput(
-            f"{visible(one[1].path)} and {visible(other[1].path)} hold different records at {one[0].place}: they are "
-            "not of the same log, or one was changed; give those alone that belong together"
-        )
-
-
-def _records(window: _Window, path: Path) -> Iterator[StoredRecord]:
-    try:
-        for row in fastavro.reader(cast(IO[bytes], window)):
-            if window.is_closed:
-                break
-            yield stored(row)
-        else:
-            return
-    except Exception as error:  # bytes that were changed
-        if not window.is_closed:
-            raise BadInput(f"{visible(path)} does not read to its end ({error!r}): export it again") from None
-    raise LogClosed(visible(path))
-
-
-def _header(file: IO[bytes], parts: Sequence[_Part]) -> bytes:
+def _header(file: IO[bytes], parts: Sequence[Part]) -> bytes:
     first = min((part.positions[0] for part in parts if part.positions), default=0)
     file.seek(0)
     return file.read(first)
