@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from functools import reduce
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,26 +10,20 @@ from typing import Annotated, Any
 import typer
 
 from rollbook.infra.looking.show import SHOWN, at, console, print_json, shown
-from rollbook.infra.settings import Topic
 from rollbook.processors.ledger.keys import parse_key
-from rollbook.replay.audit.anchor import anchor_of
-from rollbook.replay.audit.audit import stretch_of
 from rollbook.replay.audit.report import lines
-from rollbook.replay.audit.seal import Planned, Sealed, plan
-from rollbook.replay.audit.seal import seal as seal_stretch
+from rollbook.replay.audit.seal import Sealed
+from rollbook.replay.histories import open_history
 from rollbook.replay.history.container import ANCHOR
 from rollbook.replay.history.export import Exported
-from rollbook.replay.history.export import export as export_ranges
-from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.options import RunOnly, TargetTexts
 from rollbook.replay.history.progress import Watch, progress
-from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.records import records
 from rollbook.replay.history.source import StoredRecord
 from rollbook.replay.history.targets import Targets, opened
 from rollbook.replay.text import plural, visible
 from rollbook.schemas.codec import Decoded, UndecodableRecord, unwrap
-from rollbook.schemas.errors import AnswerNo, BadInput
+from rollbook.schemas.errors import AnswerNo
 
 app = typer.Typer(help="Export, seal and show offset ranges of the log.")
 
@@ -55,8 +48,8 @@ def export(
     the schemas that they were written under, and a digest of each range. Payloads that are gone, and what is named and
     is no payload of the log, are left out and counted. A run's ranges are its lifecycle, its decisions and its ledger.
     """
-    with opened(targets or (), run) as of, progress() as watch:
-        done = export_ranges(of.log, of.settings, of.ranges, out, run_id=run, payloads=payloads, watch=watch)
+    with progress() as watch, open_history(*(targets or ()), run=run, watch=watch) as history:
+        done = history.export(out, payloads=payloads)
     for section, total in zip(done.sections, done.totals, strict=True):
         print(f"{section}{_of_run(section.run)}  {plural(total.records, 'record')}  {total.digest}")
     print("\n".join((*_left_out(done), f"written: {visible(done.path, limit=4096)}")))
@@ -93,40 +86,14 @@ def seal(
 
     Exits 1 where a range does not pass its audit, or nothing of it is decided, and does not write that one.
     """
-    with opened(targets or (), run) as of, progress() as watch:
-        anchors = [anchor_of(one) for one in anchor or ()]
-        wanted = [reduce(lambda found, before: before.begin(found), anchors, one) for one in _lifecycle(of)]
-        planned = plan([stretch_of(of.log, of.settings, one, run) for one in wanted], anchors, out)
-        left_out = []
-        for one in planned:
-            done = _seal(of, one, payloads=payloads, watch=watch)
+    left_out = []
+    with progress() as watch, open_history(*(targets or ()), run=run, watch=watch) as history:
+        for done in history.seal(out, anchors=anchor or (), payloads=payloads):
             print("\n".join((*lines(done.report), *_sealed(done))))
             if done.exported is None:
-                left_out.append(f"{one.stretch.lifecycle}:{one.stretch.partition}")
+                left_out.append(f"{done.report.lifecycle}:{done.report.partition}")
     if left_out:
         raise AnswerNo(f"not sealed: {', '.join(left_out)} has no decided record there, or does not pass its audit")
-
-
-def _seal(of: Targets, one: Planned, *, payloads: bool, watch: Watch) -> Sealed:
-    with nullcontext() if one.before is None else FileLog([one.before.path]) as sealed:
-        return seal_stretch(
-            of.log,
-            of.settings,
-            one.stretch,
-            one.out,
-            before=one.before,
-            sealed=sealed,
-            payloads=payloads,
-            watch=watch,
-        )
-
-
-def _lifecycle(of: Targets) -> list[OffsetRange]:
-    topic = of.settings.topic(Topic.LIFECYCLE)
-    found = [one for one in of.ranges if of.are_named or one.topic == topic]
-    if not found:
-        raise BadInput(f"nothing of {topic} is in the files: export it, too")
-    return found
 
 
 def _of_run(run: str | None) -> str:

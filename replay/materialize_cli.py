@@ -11,11 +11,11 @@ import typer
 
 from rollbook.replay.bundle.model import Redaction
 from rollbook.replay.bundle.redaction import DEFAULT_REDACTION, Redactor, check_policy
+from rollbook.replay.histories import open_history
 from rollbook.replay.history.options import TargetTexts
 from rollbook.replay.history.progress import progress
-from rollbook.replay.history.targets import opened
 from rollbook.replay.materialize.form import BundleFormat, Form
-from rollbook.replay.materialize.materialize import Wanted, materialize
+from rollbook.replay.materialize.materialize import Wanted
 from rollbook.replay.materialize.report import MEANING, MaterializeReport, Problem, Written
 from rollbook.replay.materialize.walk import wanted_of
 from rollbook.replay.text import plural, visible
@@ -63,9 +63,9 @@ def materialize_command(
     _check_folder(out)
     written: list[Written] = []
     try:
-        with opened(targets or (), run) as of, progress() as watch:
-            wanted = wanted_of(of, update)
-            reports = [materialize(of.log, one, out, watch, form=form, told=written.append) for one in wanted]
+        with progress() as watch, open_history(*(targets or ()), run=run, watch=watch) as history:
+            wanted = wanted_of(history.of, update)
+            reports = history.materialize(out, update=update, form=form, told=written.append)
     except BaseException:
         _print_cut_short(written)
         raise

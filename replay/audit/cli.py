@@ -2,25 +2,17 @@
 
 import json
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rollbook.infra.settings import Topic
 from rollbook.replay.audit import whatif_report
-from rollbook.replay.audit.anchor import anchor_of
-from rollbook.replay.audit.audit import audit, stretch_of
-from rollbook.replay.audit.bundles import check_bundles
-from rollbook.replay.audit.report import keep, lines, plain
+from rollbook.replay.audit.report import check_place, keep, lines, plain
 from rollbook.replay.audit.rules import Instead, parse_instead
-from rollbook.replay.audit.whatif import what_if
-from rollbook.replay.history.file import FileLog
+from rollbook.replay.histories import open_history
 from rollbook.replay.history.options import Heads, RunOnly, TargetTexts
 from rollbook.replay.history.progress import progress
-from rollbook.replay.history.ranges import OffsetRange
-from rollbook.replay.history.targets import Targets, opened
 from rollbook.schemas.errors import BadInput
 
 app = typer.Typer(help="Derive every decision of a history again.")
@@ -81,54 +73,22 @@ def audit_command(
             raise BadInput("--with says what would have been, and checks no --head or --bundle and keeps no --report")
         _what_if(targets or (), run, anchor, parse_instead(instead), as_json)
         return
-    behind = nullcontext() if anchor is None else FileLog([anchor])
-    with opened(targets or (), run) as of, behind as sealed, progress() as watch:
-        wanted = _wanted(of)
-        if len(wanted) > 1 and (head or anchor):
-            raise BadInput("--head and --anchor are of one partition: name its range, or --run RUN")
-        before = None if anchor is None else anchor_of(anchor)
-        from_there = wanted if before is None else [before.begin(one) for one in wanted]
-        stretches = [stretch_of(of.log, of.settings, one, run) for one in from_there]
-        found = [
-            audit(
-                of.log,
-                of.settings,
-                one,
-                anchor=before,
-                heads=head or (),
-                sealed=sealed,
-                payloads=payloads,
-                watch=watch,
-            ).report
-            for one in stretches
-        ]
-        if bundle:
-            found[-1] = found[-1].with_bundles(check_bundles(of.log, of.settings, bundle))
     if report is not None:
-        keep(found, report)
+        check_place(report)
+    with progress() as watch, open_history(*(targets or ()), run=run, watch=watch) as history:
+        found = history.audit(anchor=anchor, heads=head or (), payloads=payloads, bundles=bundle or ())
     for one_report in found:
         if as_json:
             print(json.dumps(plain(one_report)))
         else:
             print("\n".join(lines(one_report)))
+    if report is not None:  # last: where it cannot be written the answer is told all the same
+        keep(found, report)
     if not all(one_report.passed for one_report in found):
         raise typer.Exit(1)
 
 
 def _what_if(texts: Sequence[str], run: str | None, anchor: Path | None, instead: Instead, as_json: bool) -> None:
-    with opened(texts, run) as of, progress() as watch:
-        wanted = _wanted(of)
-        if len(wanted) > 1 and anchor:
-            raise BadInput("--anchor is of one partition: name its range, or --run RUN")
-        before = None if anchor is None else anchor_of(anchor)
-        for one in wanted if before is None else map(before.begin, wanted):
-            found = what_if(of.log, stretch_of(of.log, of.settings, one, run), instead, anchor=before, watch=watch)
+    with progress() as watch, open_history(*texts, run=run, watch=watch) as history:
+        for found in history.what_if(instead, anchor=anchor):
             print(json.dumps(whatif_report.plain(found)) if as_json else "\n".join(whatif_report.lines(found)))
-
-
-def _wanted(of: Targets) -> list[OffsetRange]:
-    lifecycle = of.settings.topic(Topic.LIFECYCLE)
-    found = [one for one in of.ranges if of.are_named or one.topic == lifecycle]
-    if not found:
-        raise BadInput(f"nothing of {lifecycle} is in the files: export it, too")
-    return found

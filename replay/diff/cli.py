@@ -5,11 +5,10 @@ from typing import Annotated
 
 import typer
 
-from rollbook.replay.diff.diff import RunIn, diff_runs
 from rollbook.replay.diff.report import lines, plain
 from rollbook.replay.diff.result import DiffVerdict
+from rollbook.replay.histories import diff
 from rollbook.replay.history.progress import progress
-from rollbook.replay.history.targets import opened_for
 
 EXIT_CODES = {DiffVerdict.SAME: 0, DiffVerdict.DIFFERENT: 1, DiffVerdict.NOT_COMPARABLE: 4}
 
@@ -39,9 +38,7 @@ def diff_command(
     Exits 0 when all of both runs was compared and is the same, 1 when something differs, 4 when nothing differs and not
     all could be compared.
     """
-    texts = files or ()
-    with opened_for(texts, run_a) as of_a, opened_for(texts, run_b) as of_b, progress() as watch:
-        a, b = (RunIn(run, of.log, of.settings) for run, of in ((run_a, of_a), (run_b, of_b)))
-        report = diff_runs(a, b, watch)
+    with progress() as watch:
+        report = diff(run_a, run_b, *(files or ()), watch=watch)
     print(json.dumps(plain(report)) if as_json else "\n".join(lines(report)))
     raise typer.Exit(EXIT_CODES[report.verdict])

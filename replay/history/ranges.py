@@ -74,16 +74,15 @@ class OffsetRange:
 
 
 def check_apart(log: LogSource, ranges: Sequence[OffsetRange]) -> None:
-    """Raises BadInput where two have a record in common, which would be counted twice, and what `resolved` raises."""
-    seen: list[tuple[OffsetRange, Bounds]] = []
-    for one in ranges:
-        within = one.resolved(log)
-        for other, theirs in seen:
+    """Raises BadInput where two have a record in common, which would be counted twice; of several of one partition also
+    what `resolved` raises."""
+    for at, one in enumerate(ranges):
+        for other in ranges[:at]:
             same_place = (one.topic, one.partition) == (other.topic, other.partition)
-            same_run = one.run == other.run or None in (one.run, other.run)
-            if same_place and same_run and within.first < theirs.end and theirs.first < within.end:
-                raise BadInput(f"{other} and {one} overlap: give each offset once")
-        seen.append((one, within))
+            if same_place and (one.run == other.run or None in (one.run, other.run)):
+                within, theirs = one.resolved(log), other.resolved(log)
+                if within.first < theirs.end and theirs.first < within.end:
+                    raise BadInput(f"{other} and {one} overlap: give each offset once")
 
 
 def looks_like_range(text: str) -> bool:

@@ -1,16 +1,15 @@
 """`rollbook replay` of a run, a range or exported files: each update is printed when it is done."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from rollbook.replay.history.progress import Watch, progress
-from rollbook.replay.history.targets import Targets, opened
-from rollbook.replay.materialize.walk import wanted_of
+from rollbook.replay.histories import open_history
+from rollbook.replay.history.progress import progress
 from rollbook.replay.result import Verdict
 from rollbook.replay.selection import Selection
 from rollbook.replay.text import visible
-from rollbook.replay.updates.replayed import ReplayedUpdate, Total, UpdateOutcome, replay_history
+from rollbook.replay.updates.replayed import Total, UpdateOutcome
 from rollbook.replay.updates.report import lines, plain, plain_summary, summary
 from rollbook.schemas.errors import BadInput
 
@@ -24,19 +23,10 @@ def print_history(
         if Path(text).is_dir():
             raise BadInput(f"{visible(text)} is a folder: give bundles alone, without --run, ranges or files")
     total = Total()
-    with opened(texts, run) as of, progress() as watch:
-        for update in _updates(of, selection, total, watch):
+    with progress() as watch, open_history(*texts, run=run, watch=watch) as history:
+        for update in history.replay(selection, total=total):
             print(json.dumps(plain(update)) if as_json else "\n".join(lines(update)), flush=True)
             if first and update.outcome is UpdateOutcome.DIVERGES:
                 break
     print(json.dumps(plain_summary(total)) if as_json else summary(total))
     return total.verdict
-
-
-def _updates(of: Targets, selection: Selection, total: Total, watch: Watch) -> Iterator[ReplayedUpdate]:
-    for wanted in wanted_of(of):
-        history = replay_history(of.log, wanted, selection, watch)
-        total.began(history)
-        for update in history.updates:
-            total.outcomes[update.outcome] += 1
-            yield update

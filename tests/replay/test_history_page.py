@@ -64,4 +64,5 @@ def test_the_code_of_the_page_does_what_it_says(
     assert "trained 7 -> 0" in told
     assert "policy_drift 0 -> 7" in told
     assert told.count("pass None") == 2
-    assert {path.name for path in tmp_path.iterdir()} == {f"{run_id}.avro" for run_id in runs.values()}
+    files = {f"{run_id}.avro" for run_id in runs.values()}
+    assert {path.name for path in tmp_path.iterdir()} == files | {"bundles", "sealed.avro"}
