@@ -10,13 +10,20 @@ from typing import Any
 from rollbook.replay.audit.audit import AuditReport
 from rollbook.replay.audit.findings import MEANING, Finding
 from rollbook.replay.text import plural, visible
+from rollbook.replay.wholefile import replace_file
 from rollbook.schemas.errors import BadInput, EnvironmentFault
+
+_STARTS = {
+    ".md": "# Audit\n\nMade by ",
+    ".html": '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Audit</title>',
+}
+"""How a page begins, by which an older one is known."""
 
 
 def lines(report: AuditReport) -> Iterator[str]:
     """For a person at a terminal."""
     what = "" if report.run_id is None else f" of run {visible(report.run_id)}"
-    where = f"{report.lifecycle}:{report.partition}:{report.within.first}-{report.within.end}"
+    where = visible(f"{report.lifecycle}:{report.partition}:{report.within.first}-{report.within.end}")
     yield f"{'PASS' if report.passed else 'FAIL'}  {where}{what}"
     yield f"  {plural(report.decided, 'decision')} derived, byte for byte the topic's"
     if report.undecided:
@@ -34,10 +41,10 @@ def lines(report: AuditReport) -> Iterator[str]:
 
 
 def _finding(finding: Finding) -> Iterator[str]:
-    yield f"  {finding.kind}  {finding.place}  {visible(finding.what, 1000)}"
+    yield f"  {finding.kind}  {visible(finding.place, 4096)}  {visible(finding.what, 1000)}"
     yield f"    {MEANING[finding.kind]}"
     for name in dict.fromkeys((*finding.said, *finding.derived)):
-        yield f"    {name}"
+        yield f"    {visible(name)}"
         yield f"      there    {visible(finding.said.get(name, '-'), 1000)}"
         yield f"      derived  {visible(finding.derived.get(name, '-'), 1000)}"
 
@@ -80,16 +87,38 @@ def plain(report: AuditReport) -> dict[str, Any]:
     }
 
 
-def keep(reports: Sequence[AuditReport], path: Path) -> None:
-    """Write a page to keep, as Markdown or HTML by its name. Raises BadInput for another one."""
-    writers = {".md": _markdown, ".html": _html}
-    write = writers.get(path.suffix)
-    if write is None:
+def check_place(path: Path) -> None:
+    """Before an audit, which may take long: raises BadInput for a name that is neither Markdown nor HTML, and for a
+    place where something else than an older page of an audit would be lost."""
+    start = _STARTS.get(path.suffix)
+    if start is None:
         raise BadInput(f"{visible(path)}: a report is Markdown or HTML: name it .md or .html")
     try:
-        path.write_text(write(reports), encoding="utf-8")
+        if path.is_dir() or not path.parent.is_dir():
+            raise BadInput(f"{visible(path)} is a folder, or lies in none: name a file in a folder that there is")
+        if path.is_file() and path.stat().st_size:
+            with path.open("rb") as file:
+                if file.read(len(start)) != start.encode():
+                    raise BadInput(
+                        f"{visible(path)} is there already and is no page of an audit: name another file, or remove it"
+                    )
     except OSError as fault:
-        raise EnvironmentFault(f"{visible(path)} cannot be written ({fault.strerror}): give another place") from None
+        raise _cannot_write(path, fault) from None
+
+
+def keep(reports: Sequence[AuditReport], path: Path) -> None:
+    """Write a page to keep, as Markdown or HTML by its name, in place of an older one. Raises as `check_place`, and
+    EnvironmentFault; what was there stays then."""
+    check_place(path)
+    text = (_html if path.suffix == ".html" else _markdown)(reports)
+    try:
+        replace_file(path, text)
+    except OSError as fault:
+        raise _cannot_write(path, fault) from None
+
+
+def _cannot_write(path: Path, fault: OSError) -> EnvironmentFault:
+    return EnvironmentFault(f"{visible(path)} cannot be written ({fault.strerror}): give another place")
 
 
 def _made() -> str:
@@ -97,7 +126,7 @@ def _made() -> str:
 
 
 def _markdown(reports: Sequence[AuditReport]) -> str:
-    parts = [f"# Audit\n\nMade by {_made()}.\n"]
+    parts = [f"{_STARTS['.md']}{_made()}.\n"]
     for report in reports:
         body = "\n".join(lines(report)).replace("```", "` ` `")
         parts.append(f"## {'Passed' if report.passed else 'Failed'}\n\n```\n{body}\n```\n")
@@ -115,7 +144,7 @@ def _html(reports: Sequence[AuditReport]) -> str:
         "pre{overflow:auto}.pass{color:#18794e}.fail{color:#cd2b31}"
     )
     return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Audit</title>'
+        f"{_STARTS['.html']}"
         '<meta name="viewport" content="width=device-width"><meta http-equiv="Content-Security-Policy" '
         "content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         f"<style>{style}</style></head><body><h1>Audit</h1><p>Made by {html.escape(_made())}.</p>\n"

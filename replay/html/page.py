@@ -6,9 +6,7 @@ names may contain.
 
 import base64
 import hashlib
-import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -22,6 +20,7 @@ from rollbook.replay.result import Beside, Divergence, Outcome, RankResult, Repl
 from rollbook.replay.stage import Unit
 from rollbook.replay.stages import STAGES
 from rollbook.replay.text import plural, visible
+from rollbook.replay.wholefile import replace_file
 from rollbook.schemas.errors import BadInput
 
 _START = b"<!doctype html"
@@ -85,25 +84,9 @@ def write_page(path: Path, reports: Sequence[Shown], pictures: Sequence[Sequence
     whole, the one that a link there names. Raises `BadInput` where it cannot be written."""
     text = page(reports, pictures)
     try:
-        _write(path, text)
+        replace_file(path, text)
     except OSError as error:
         raise BadInput(f"cannot write the page {visible(path)}: {error.strerror}; check the path") from None
-
-
-def _write(path: Path, text: str) -> None:
-    if path.exists() and not path.is_file():
-        # A device or a pipe is written to: one of root's, /dev/null, would otherwise become a file for everybody.
-        path.write_text(text, encoding="utf-8")
-        return
-    target = path.resolve()
-    partial = target.with_name(f".{target.name}.writing-{os.getpid():x}")
-    try:
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(target)
-    except OSError:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
-        raise
 
 
 def page(reports: Sequence[Shown], pictures: Sequence[Sequence[Picture]]) -> str:
