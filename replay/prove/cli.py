@@ -36,7 +36,8 @@ def prove_command(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Prompt hashes (64 hexadecimal digits) or task ids, a line each: was any of them trained on?",
+            help="Prompt hashes or task ids, a line each, as JSON, or as CSV with columns prompt_hash or task_id: was "
+            "any of them trained on?",
             show_default=False,
         ),
     ] = None,
@@ -59,11 +60,14 @@ def prove_command(
     Every decision is derived again first: a history that does not fit proves nothing. What the log cannot tell is
     listed, such as an update that was committed and that no policy names.
 
-    With --absent exits 0 when none of the tasks was trained on, 1 when one was, or when that cannot be ruled out. Exits
-    2 for bad input, or a history that does not fit.
+    With --absent exits 0 when none of the tasks was trained on, 1 when one was, or when that cannot be ruled out; warns
+    when none of their names occurs in the run, which nobody can tell from names of another form. Exits 2 for bad input,
+    or a history that does not fit.
     """
     if (policy is None) == (artifact is None):
         raise BadInput("say whose weights: either --policy VERSION or --artifact HASH")
+    if absent is None and redaction_key is not None:
+        raise BadInput("--redaction-key says how the names of --absent FILE were published: give them, or leave it out")
     asked = None if absent is None else read_asked(absent, key=_key(redaction_key))
     with opened(targets or (), run) as of, progress() as watch:
         proof = prove(of.log, _stretch(of, run), OfPolicy(policy, artifact), asked=asked, heads=head or (), watch=watch)
@@ -73,6 +77,8 @@ def prove_command(
     else:
         for line in lines(proof, limit):
             print(line)
+    if proof.absence is not None and proof.absence.warning:
+        typer.echo(f"Warning: {proof.absence.warning}", err=True)
     if proof.absence is not None and not proof.absence.proven:
         raise typer.Exit(1)
 
@@ -81,9 +87,12 @@ def _key(path: Path | None) -> bytes:
     if path is None:
         return b""
     try:
-        return path.read_bytes()
+        key = path.read_bytes()
     except OSError as fault:
         raise BadInput(f"{visible(path)} cannot be read ({fault.strerror}): give the key of the redaction") from None
+    if not key.strip():
+        raise BadInput(f"{visible(path)} is empty: give the key of the redaction")
+    return key
 
 
 def _stretch(of: Targets, run: str) -> Stretch:

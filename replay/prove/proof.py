@@ -156,7 +156,7 @@ class Found(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A trajectory of a task that was asked for, in an update. `asked`: the line that names it."""
+    """A trajectory of a task that was asked for, in an update. `asked`: the name that asks."""
 
     asked: str
     found: Found
@@ -168,15 +168,36 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """The answer about tasks that should not have been trained on. `occurring`: how many of the lines occur in the run
-    at all, trained on or not; `open_questions`: doubts that leave room for them; `hits` has also rows that were dropped
-    or went into other weights, which count for nothing here."""
+    """The answer about tasks that should not have been trained on. `known_prompt_hashes` and `known_task_ids`: how many
+    of those that ask occur in the run at all, trained on or not; `open_questions`: doubts that leave room for them;
+    `hits` has also rows that were dropped or went into other weights, which count for nothing here."""
 
     prompt_hashes: int
     task_ids: int
-    occurring: int
+    known_prompt_hashes: int
+    known_task_ids: int
     hits: tuple[Hit, ...]
     open_questions: tuple[Doubt, ...]
+
+    @property
+    def occurring(self) -> int:
+        """How many of the names occur in the run."""
+        return self.known_prompt_hashes + self.known_task_ids
+
+    @property
+    def warning(self) -> str:
+        """What is doubtful about the names themselves; empty where some of each kind occur in the run."""
+        counts = {
+            "prompt hashes": (self.prompt_hashes, self.known_prompt_hashes),
+            "task ids": (self.task_ids, self.known_task_ids),
+        }
+        unknown = [f"none of the {kind} ({asked:,})" for kind, (asked, known) in counts.items() if asked and not known]
+        if not unknown:
+            return ""
+        return (
+            f"the run knows {' and '.join(unknown)}, trained on or not: nothing shows that its clients publish them in "
+            "this form; ask by other names, too, or with the key of their redaction"
+        )
 
     @property
     def present(self) -> tuple[Hit, ...]:
@@ -184,7 +205,7 @@ class Absence:
 
     @property
     def proven(self) -> bool:
-        """Whether none of them was trained on."""
+        """Whether none of them was trained on; see `warning`, too."""
         return not self.present and not self.open_questions
 
 

@@ -207,7 +207,8 @@ def _absence(asked: Asked, seen: Seen, members: Sequence[Member], doubts: Sequen
     return Absence(
         prompt_hashes=hashes,
         task_ids=ids,
-        occurring=len(seen.occurring),
+        known_prompt_hashes=len(seen.occurring & asked.prompt_hashes),
+        known_task_ids=len(seen.occurring & asked.task_ids),
         hits=tuple(hits),
         open_questions=tuple(doubt for doubt in doubts if doubt.kind in _OPEN_QUESTIONS),
     )

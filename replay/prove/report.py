@@ -150,12 +150,16 @@ def _absence(absence: Absence, limit: int) -> Iterator[str]:
     asked = f"{_many(absence.prompt_hashes, 'prompt hash', 'prompt hashes')} and {plural(absence.task_ids, 'task id')}"
     present = len({hit.asked for hit in absence.present})
     if absence.proven:
-        yield f"ABSENT  {asked}: none was trained on"
+        yield f"{'ABSENT' if absence.occurring else 'ABSENT, BUT NOT KNOWN'}  {asked}: none was trained on"
     elif present:
-        yield f"PRESENT  {asked}: {present:,} of them, in {_trajectories(len(absence.present))}"
+        rows = len({hit.trajectory_id for hit in absence.present})
+        yield f"PRESENT  {asked}: {present:,} of them, in {_trajectories(rows)}"
     else:
         yield f"NOT PROVEN  {asked}: none is known to have been trained on, but the log does not tell it all"
-    yield f"  anywhere in the run, trained on or not: {absence.occurring:,} of them"
+    known = f"{absence.known_prompt_hashes:,} of the prompt hashes, {absence.known_task_ids:,} of the task ids"
+    yield f"  known anywhere in the run, trained on or not: {known}"
+    if absence.warning:
+        yield f"  WARNING: {absence.warning}"
     for hit in absence.hits[:limit]:
         yield (
             f"  {visible(hit.asked)}  trajectory {visible(hit.trajectory_id)} (generated at {hit.generated_offset}), "
@@ -295,6 +299,9 @@ def _plain_absence(absence: Absence) -> Iterator[dict[str, Any]]:
         "prompt_hashes": absence.prompt_hashes,
         "task_ids": absence.task_ids,
         "occurring": absence.occurring,
+        "known_prompt_hashes": absence.known_prompt_hashes,
+        "known_task_ids": absence.known_task_ids,
+        "warning": absence.warning,
         "present": len({hit.asked for hit in absence.present}),
         "hits": len(absence.hits),
         "open_questions": len(absence.open_questions),

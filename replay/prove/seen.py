@@ -75,7 +75,7 @@ class Seen:
     digest: "hashlib._Hash" = field(default_factory=hashlib.sha256)
     _others: dict[str, Standing] = field(default_factory=dict)
     """Updates that policies name and that have no Commit so far."""
-    _matched: dict[str, Matched] = field(default_factory=dict)
+    _matched: dict[str, list[Matched]] = field(default_factory=dict)
     _trained_late: dict[str, list[str]] = field(default_factory=dict)
 
     def standing(self, update_id: str) -> Standing:
@@ -87,8 +87,8 @@ class Seen:
 
     @property
     def occurring(self) -> frozenset[str]:
-        """Which of the lines that ask name a task of the run."""
-        return frozenset(one.asked for one in self._matched.values())
+        """Which of the names that ask are of tasks of the run."""
+        return frozenset(one.asked for of_row in self._matched.values() for one in of_row)
 
     def take(self, derived: Derived, run: Run) -> None:
         """Note a record and its decision; `run` as it is behind it."""
@@ -149,7 +149,7 @@ class Seen:
                 self.late.setdefault(item.trajectory_id, Offsets(None, None))
                 self._trained_late.setdefault(item.trajectory_id, []).append(record.update_id)
         for names, noted in ((trained, self.trained), ({one.trajectory_id for one in record.dropped}, self.dropped)):
-            found = [matched for name in sorted(names) if (matched := self._matched.get(name)) is not None]
+            found = [matched for name in sorted(names) for matched in self._matched.get(name, ())]
             if found:
                 noted[record.update_id] = found
 
@@ -167,12 +167,12 @@ class Seen:
             return
         record = derived.record
         assert isinstance(record, Generated), "notes are by type"
-        asked = self.asked.match(record.task)
-        if asked is not None:
-            name = record.identity.trajectory_id
-            matched = self._matched[name] = Matched(asked, name, derived.stored.offset)
+        name = record.identity.trajectory_id
+        matched = [Matched(asked, name, derived.stored.offset) for asked in self.asked.names_of(record)]
+        if matched:
+            self._matched[name] = matched
             for update_id in self._trained_late.pop(name, ()):
-                self.trained.setdefault(update_id, []).append(matched)
+                self.trained.setdefault(update_id, []).extend(matched)
 
     def told(self, derived: Derived, run: Run) -> None:
         """A row that was trained on before becomes known, or its reward does."""

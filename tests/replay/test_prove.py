@@ -15,7 +15,7 @@ from rollbook.replay.audit.audit import audit, stretch_of
 from rollbook.replay.audit.ledger import rows_of
 from rollbook.replay.history.export import export
 from rollbook.replay.history.ranges import OffsetRange
-from rollbook.replay.prove.asked import Asked, read_asked
+from rollbook.replay.prove.asked import Asked
 from rollbook.replay.prove.proof import DoubtKind, Found, Membership, Proof, Standing
 from rollbook.replay.prove.prove import OfPolicy, prove
 from rollbook.replay.prove.report import lines
@@ -404,56 +404,6 @@ def test_a_log_that_changes_while_it_is_read_is_told(
         proof(story, 2)
 
 
-@pytest.mark.parametrize(
-    ("text", "hashes", "ids"),
-    [
-        (f"# an evaluation set\n\n{hash_of('a')}\n  {hash_of('b').upper()}  \n", 2, 0),
-        ("sums\r\nproducts of two\r\n", 0, 2),
-        (f"\ufeff{hash_of('a')}\n{hash_of('a')}\nsums", 1, 1),
-    ],
-)
-def test_tasks_are_asked_for_by_hash_or_id(tmp_path: Path, text: str, hashes: int, ids: int) -> None:
-    (tmp_path / "eval.txt").write_bytes(text.encode())
-    asked = read_asked(tmp_path / "eval.txt")
-    assert asked.counts == (hashes, ids)
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        (b"", "names no task"),
-        (b"# nothing\n\n", "names no task"),
-        (b"sums\n" + b"x" * 300, "line 2 is neither a prompt hash"),
-        (b"a\x07b", "line 1 is neither"),
-        (b"0" * 64, "line 1 is what stands in the log for a hash that was not published"),
-        (b"\xff\xfe", "is no UTF-8 text"),
-    ],
-)
-def test_a_file_that_asks_nothing_is_refused(tmp_path: Path, content: bytes, told: str) -> None:
-    (tmp_path / "eval.txt").write_bytes(content)
-    with pytest.raises(BadInput, match=told):
-        read_asked(tmp_path / "eval.txt")
-    with pytest.raises(BadInput, match="cannot be read"):
-        read_asked(tmp_path / "not there.txt")
-
-
-@pytest.mark.parametrize("key", [b"", b"a key of the redaction"])
-def test_what_clients_redacted_is_found_by_what_it_was(key: bytes) -> None:
-    """They hash an id that is a path or a text, and with a key the hash of the prompt."""
-    plain = TaskSource(task_id="gsm8k/test/17", prompt_hash=hash_of("plain"), dataset="gsm8k", row=17)
-    published = Redaction(key=key).task(plain)
-    assert published.task_id.startswith("sha256:")
-    assert Asked.of(task_ids=["gsm8k/test/17"], key=key).match(published) == "gsm8k/test/17"
-    assert Asked.of(prompt_hashes=[plain.prompt_hash], key=key).match(published) == plain.prompt_hash
-    assert Asked.of(["f" * 64], ["gsm8k/test/18"], key=key).match(published) is None
-
-
-def test_a_hash_may_also_be_an_id() -> None:
-    """Some data sets name their tasks by hashes."""
-    named = TaskSource(task_id=hash_of("row 7"), prompt_hash=hash_of("prompt"), dataset="made-up", row=7)
-    assert Asked.of([hash_of("row 7")]).match(named) == hash_of("row 7")
-
-
 def test_what_was_not_published_cannot_be_compared(story: Story) -> None:
     story.task = Redaction(prompts=Treatment.DROP).task(task("secret"))
     story.update("u2", [story.group("e")])
@@ -472,7 +422,7 @@ def test_what_was_not_published_cannot_be_compared(story: Story) -> None:
 def test_by_command_from_a_file(story: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ranges = [OffsetRange(SETTINGS.topic(topic), 0) for topic in (Topic.LIFECYCLE, Topic.DECISIONS)]
     file = str(export(story.log, SETTINGS, ranges, tmp_path / "run.avro").path)
-    (tmp_path / "clean.txt").write_text(hash_of("evaluation"))
+    (tmp_path / "clean.txt").write_text(hash_of("powers"))
     (tmp_path / "trained.txt").write_text(f"{hash_of('roots')}\nsums\n{hash_of('nothing')}\n")
     ask = ["prove", "--run", story.run_id, file]
     assert rollbook([*ask, "--policy", "2", "--limit", "3"]) == 0
