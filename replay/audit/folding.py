@@ -113,6 +113,9 @@ class Folding:
         is_live = not isinstance(self.log, FileLog)  # then what is written together is there together, soon
         while True:
             kept = read_ledger(self.log, topic, of.partition, self.ledger.topic_partitions, of.run_id)
+            if (foreign := kept.no_position()) is not None:
+                self.findings.append(foreign)
+                return
             stands = kept.next_offset
             wanted = stands if of.is_open else min(stands, of.within.end)
             if is_live and of.is_open and stands > (end := self.log.bounds(of.lifecycle, of.partition).end):

@@ -31,11 +31,17 @@ class Kept:
 
     @property
     def next_offset(self) -> int:
-        """The lifecycle offset that it stands at. Raises NotHere where that cannot be read."""
+        """The lifecycle offset that it stands at; where that can be read."""
+        return self.rebuild.next_offset
+
+    def no_position(self) -> Finding | None:
+        """What lies where its position should."""
         try:
-            return self.rebuild.next_offset
+            self.rebuild.next_offset  # noqa: B018
         except (UndecodableRecord, ContractViolation) as problem:
-            raise NotHere(f"{self.places[position_key(self.partition)]} is no position ({problem})") from None
+            key = position_key(self.partition)
+            return self._finding(self.places[key], f"row {_text(key)}", {"row": str(problem)}, {"row": "a position"})
+        return None
 
     def differences(self, ledger: Ledger, run_id: str | None) -> Iterator[Finding]:
         """What is not as in a ledger that stands at the same place, row by row, of one run or of all. Rows are compared
@@ -44,7 +50,8 @@ class Kept:
         count = 0
         for key, said in self.rebuild.latest():
             of, kind = _parsed(key)
-            if kind == POSITION or run_id not in (None, of):
+            # What is under no key of the ledger is nobody's, and in everybody's way.
+            if kind == POSITION or (kind and run_id not in (None, of)):
                 continue
             wanted = derived.pop(key, None)
             if _is_same(said, wanted):

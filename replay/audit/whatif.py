@@ -30,11 +30,12 @@ from rollbook.processors.reasons import Reason
 from rollbook.replay.audit.anchor import Anchor
 from rollbook.replay.audit.audit import check_decided
 from rollbook.replay.audit.decisions import Derived, Deriver, Differs, Stretch
-from rollbook.replay.audit.findings import MEANING
+from rollbook.replay.audit.findings import MEANING, Finding
 from rollbook.replay.audit.rules import Instead
 from rollbook.replay.audit.whatif_report import UNMEASURED, Count, Rules, RunWhatIf, Stage, WhatIfReport
 from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import LogSource
+from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.decision import ItemDecision, Outcome
 from rollbook.schemas.records.ledger import RunConfig, UpdateState, UpdateStatus
@@ -59,6 +60,8 @@ def what_if(
 ) -> WhatIfReport:
     """Judge a stretch again under other rules. Raises BadInput where it does not pass its audit, else as `audit`."""
     partitions = log.partitions(stretch.lifecycle)
+    for edited in () if anchor is None else anchor.check():
+        raise _does_not_fit(edited)
     ledger = Ledger(stretch.partition, partitions) if anchor is None else anchor.ledger(stretch)
     deriver, size = Deriver(log, stretch, ledger), stretch.within.end - stretch.within.first
     runs: dict[str, _OfRun] = {}
@@ -70,11 +73,7 @@ def what_if(
             if derived.decision.record_type in _JUDGED:
                 runs.setdefault(name, _OfRun(name, instead)).take(derived, ledger.run(name))
     except Differs as first:
-        found = first.finding
-        raise BadInput(
-            f"{found.place}: {found.what}: {MEANING[found.kind]}; `rollbook audit` shows both sides, and without its "
-            "history nothing can be said of what would have been"
-        ) from None
+        raise _does_not_fit(first.finding) from None
     check_decided(stretch, deriver.decided, deriver.undecided)
     watch("judged", size, size)
     return WhatIfReport(
@@ -84,6 +83,13 @@ def what_if(
         decided=deriver.decided,
         undecided=deriver.undecided,
         runs=tuple(runs[name].result() for name in sorted(runs) if runs[name].rules),
+    )
+
+
+def _does_not_fit(found: Finding) -> BadInput:
+    return BadInput(
+        f"{visible(found.place, 4096)}: {found.what}: {MEANING[found.kind]}; `rollbook audit` shows both sides, and "
+        "without its history nothing can be said of what would have been"
     )
 
 

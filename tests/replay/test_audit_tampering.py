@@ -214,6 +214,23 @@ def test_what_differs_in_the_rows_is_found_where_the_log_has_gone_on(story: Stor
         assert found(story).kind is FindingKind.LEDGER_DIFFERS
 
 
+@pytest.mark.parametrize("run_id", [None, "run-a"])
+@pytest.mark.parametrize("key", [b"garbage", b"", b"[" * 100_000, b'["run-a","trajectory"]', b"\xff", b'["a",7,"b"]'])
+def test_what_is_no_row_of_the_ledger_is_found_where_it_lies(story: Story, key: bytes, run_id: str | None) -> None:
+    keep_ledger(story)
+    at = story.log.append(LEDGER, 0, key, b"x")
+    finding = found(story, run_id)
+    assert (finding.kind, finding.place) == (FindingKind.LEDGER_DIFFERS, f"{LEDGER}:0@{at}")
+
+
+def test_a_position_that_is_none_is_found_where_it_lies(story: Story) -> None:
+    """Else its rows would be looked at by nobody."""
+    keep_ledger(story)
+    at = story.log.append(LEDGER, 0, position_key(0), b"x")
+    finding = found(story)
+    assert (finding.kind, finding.place) == (FindingKind.LEDGER_DIFFERS, f"{LEDGER}:0@{at}")
+
+
 def test_rows_are_compared_as_what_they_say_not_as_they_were_written(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:

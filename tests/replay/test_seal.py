@@ -11,7 +11,9 @@ from rollbook.infra.settings import Topic
 from rollbook.replay.audit.anchor import Anchor, anchor_of, digest_of
 from rollbook.replay.audit.audit import audit, stretch_of
 from rollbook.replay.audit.findings import FindingKind
+from rollbook.replay.audit.rules import Instead
 from rollbook.replay.audit.seal import seal
+from rollbook.replay.audit.whatif import what_if
 from rollbook.replay.history.export import export
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.ranges import OffsetRange
@@ -69,8 +71,12 @@ def test_an_anchor_that_was_edited_is_found_by_its_digest(story: Story, middle: 
     assert isinstance(state, TrajectoryState)
     rows[at] = (rows[at][0], encode(state.but(revision=7)))
     rest = stretch_of(story.log, SETTINGS, OffsetRange(LIFECYCLE, 0, middle), None)
-    found = audit(story.log, SETTINGS, rest, anchor=replace(anchor, rows=tuple(rows)), payloads=False).report
+    edited = replace(anchor, rows=tuple(rows))
+    found = audit(story.log, SETTINGS, rest, anchor=edited, payloads=False).report
     assert FindingKind.ANCHOR_DIFFERS in [one.kind for one in found.findings]
+    with pytest.raises(BadInput, match="it was edited"):
+        what_if(story.log, rest, Instead(max_lag=1), anchor=edited)
+    assert what_if(story.log, rest, Instead(max_lag=1), anchor=anchor).decided
 
 
 @pytest.mark.parametrize("narrowed", [False, True])
