@@ -34,7 +34,7 @@ from rollbook.replay.prove.proof import (
 from rollbook.replay.prove.rows import OfCommit, Rows, commits_of
 from rollbook.replay.prove.seen import Committed, Seen
 from rollbook.replay.prove.vouched import check_vouched, refusal
-from rollbook.replay.prove.whole import check_joined
+from rollbook.replay.prove.whole import check_begun, check_joined
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.run import ArtifactKind
@@ -69,6 +69,7 @@ def prove(
     """
     assert stretch.run_id is not None, "a proof is of one run"
     check_joined(log, stretch)
+    check_begun(log, stretch)
     size = stretch.within.end - stretch.within.first
     deriver, seen = Deriver(log, stretch, Ledger(stretch.partition, log.partitions(stretch.lifecycle))), Seen(asked)
     run, chains = deriver.ledger.run(stretch.run_id), Chains(noted_heads(heads), None)
@@ -84,7 +85,7 @@ def prove(
     check_vouched(log, stretch, deriver, chains)
     if not seen.policies:
         raise BadInput(f"run {visible(stretch.run_id)} has no policy in {stretch.lifecycle}:{stretch.partition}")
-    lineage = lineage_of(seen, _policy(seen, wanted))
+    lineage = lineage_of(seen, _policy(seen, wanted, deriver.decided_to))
     members = members_of(seen, lineage)
     known = {one.update_id: one for one in members if one.update_id in seen.commits}
     rows, found = Rows(seen.late), {one.update_id: _update(seen, one, None) for one in members}
@@ -113,16 +114,23 @@ def prove(
     )
 
 
-def _policy(seen: Seen, wanted: OfPolicy) -> ProvenPolicy:
+def _policy(seen: Seen, wanted: OfPolicy, end: int) -> ProvenPolicy:
+    """Of those that were prepared below `end`, where the decided records that were given end."""
     if wanted.version is not None:
         if wanted.version not in seen.policies:
             known = sorted(seen.policies)
             said = f"version {known[0]}" if len(known) == 1 else f"versions {known[0]} to {known[-1]}"
-            raise BadInput(f"the run has no policy {wanted.version}, only {said}")
+            raise BadInput(
+                f"the run has no policy {wanted.version} below offset {end}, only {said}: name another, or give what "
+                "follows, too"
+            )
         return seen.policies[wanted.version]
     found = [one for one in seen.policies.values() if one.artifact.hash == wanted.artifact_hash]
     if not found:
-        raise BadInput(f"the run has no policy with the artifact {visible(wanted.artifact_hash)}: give its whole hash")
+        raise BadInput(
+            f"the run has no policy with the artifact {visible(wanted.artifact_hash)} below offset {end}: give its "
+            "whole hash, or what follows, too"
+        )
     contents = {frozenset(one.update_id for one in named_by(lineage_of(seen, policy))) for policy in found}
     if len(contents) > 1:
         versions = ", ".join(str(one.version) for one in found)

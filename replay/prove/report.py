@@ -150,7 +150,7 @@ def _absence(absence: Absence, limit: int) -> Iterator[str]:
     asked = f"{_many(absence.prompt_hashes, 'prompt hash', 'prompt hashes')} and {plural(absence.task_ids, 'task id')}"
     present = len({hit.asked for hit in absence.present})
     if absence.proven:
-        yield f"{'ABSENT' if absence.occurring else 'ABSENT, BUT NOT KNOWN'}  {asked}: none was trained on"
+        yield f"{'ABSENT' if absence.occurring else 'ABSENT, BUT NOT KNOWN'}  {asked}: none was trained on in this run"
     elif present:
         rows = len({hit.trajectory_id for hit in absence.present})
         yield f"PRESENT  {asked}: {present:,} of them, in {_trajectories(rows)}"

@@ -430,7 +430,7 @@ def test_by_command_from_a_file(story: Story, tmp_path: Path, capsys: pytest.Cap
     assert "3 policies, 2 updates, 3 optimizer steps, 6 trajectories, 3 tasks" in out
     assert "... and 3 more; --limit" in out
     assert rollbook([*ask, "--artifact", "weights-2", "--absent", str(tmp_path / "clean.txt")]) == 0
-    assert "ABSENT  1 prompt hash and 0 task ids: none was trained on" in capsys.readouterr().out
+    assert "ABSENT  1 prompt hash and 0 task ids: none was trained on in this run" in capsys.readouterr().out
     assert rollbook([*ask, "--policy", "2", "--absent", str(tmp_path / "trained.txt"), "--json"]) == 1
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     kinds = [one["kind"] for one in found]
@@ -443,12 +443,16 @@ def test_by_command_from_a_file(story: Story, tmp_path: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--policy", "7"], "the run has no policy 7, only versions 0 to 2"),
+        (["--policy", "7"], "the run has no policy 7 below offset 27, only versions 0 to 2: name another"),
         (["--artifact", "weights"], "no policy with the artifact weights"),
         ([], "either --policy VERSION or --artifact HASH"),
         (["--policy", "1", "--artifact", "weights-1"], "either --policy VERSION or --artifact HASH"),
         (["--policy", "1", "decisions:0:-"], "name one range of t.lifecycle"),
-        (["--policy", "1", "lifecycle:0:5-"], "begin with the run's first record"),
+        (["--policy", "1", "lifecycle:0:-9"], "the run has no policy 1 below offset 9, only version 0"),
+        (
+            ["--policy", "1", "lifecycle:0:5-"],
+            "begin with the run's first record; the files that hold it may be given together",
+        ),
     ],
 )
 def test_bad_questions_are_told(
@@ -457,4 +461,6 @@ def test_bad_questions_are_told(
     ranges = [OffsetRange(SETTINGS.topic(topic), 0) for topic in (Topic.LIFECYCLE, Topic.DECISIONS)]
     file = str(export(story.log, SETTINGS, ranges, tmp_path / "run.avro").path)
     assert rollbook(["prove", "--run", story.run_id, file, *arguments]) == 2
-    assert told in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert told in said
+    assert "--anchor" not in said

@@ -254,7 +254,7 @@ def test_a_set_of_which_nothing_is_known_is_absent_with_a_warning(
     ask = ["prove", "--run", story.run_id, "--policy", "1", file, "--absent"]
     assert rollbook([*ask, str(unknown)]) == 0
     told = capsys.readouterr()
-    assert "ABSENT, BUT NOT KNOWN  1 prompt hash and 1 task id: none was trained on" in told.out
+    assert "ABSENT, BUT NOT KNOWN  1 prompt hash and 1 task id: none was trained on in this run" in told.out
     assert (
         "WARNING: the run knows none of the prompt hashes (1) and none of the task ids (1), trained on or not"
         in told.out
@@ -267,7 +267,7 @@ def test_a_set_of_which_nothing_is_known_is_absent_with_a_warning(
     assert told.err == f"Warning: {found['warning']}\n"
     assert rollbook([*ask, str(known)]) == 0
     told = capsys.readouterr()
-    assert "ABSENT  0 prompt hashes and 2 task ids: none was trained on" in told.out
+    assert "ABSENT  0 prompt hashes and 2 task ids: none was trained on in this run" in told.out
     assert "known anywhere in the run, trained on or not: 0 of the prompt hashes, 1 of the task ids" in told.out
     assert told.err == ""
 

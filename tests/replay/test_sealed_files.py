@@ -127,7 +127,10 @@ def test_a_proof_of_files_that_do_not_join_is_refused(
     assert rollbook([*ask, str(third), str(first), str(second)]) == 0
     capsys.readouterr()
     assert rollbook([*ask, str(second), str(third)]) == 2
-    assert "begin with the run's first record" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "number 13 of the run; what lies before it is in all weights that followed" in said
+    assert "begin with the run's first record; the files that hold it may be given together" in said
+    assert "--anchor" not in said, "a proof has no such option"
     clean = tmp_path / "clean.txt"
     clean.write_text("tensors\n")
     assert rollbook([*ask, str(second), str(third), "--absent", str(clean)]) == 2
