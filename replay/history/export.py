@@ -8,10 +8,10 @@ from itertools import islice
 from pathlib import Path
 
 from rollbook.infra.settings import Settings, Topic
-from rollbook.processors.ledger.keys import POSITION, parse_key
 from rollbook.replay.history.container import ANCHOR, AnchorNote, Contents, Section, Total, write
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.narrowed import narrowed_to
+from rollbook.replay.history.ofrun import is_of_run
 from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.ranges import OffsetRange, check_apart
 from rollbook.replay.history.referenced import Referenced
@@ -181,15 +181,3 @@ def watched(
             watch(what, record.offset - within.first, size)
         yield record
     watch(what, size, size)
-
-
-def is_of_run(record: StoredRecord, run_id: str) -> bool:
-    """By its key: the run's id, or in the ledger a list that begins with it; a partition's position is everybody's."""
-    key = record.key or b""
-    if key == run_id.encode():
-        return True
-    try:
-        of, kind, _ = parse_key(key)
-    except ValueError:
-        return False
-    return of == run_id or kind == POSITION

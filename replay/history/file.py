@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import fastavro
 
-from rollbook.replay.history.container import AnchorNote, Contents, Running, Section, Total, contents_of
+from rollbook.replay.history.container import AnchorNote, Contents, Section, Total, contents_of
 from rollbook.replay.history.joined import gap_in, joined
 from rollbook.replay.history.parts import Cursor, Part, check_same, once, overlapping
 from rollbook.replay.history.source import Bounds, OutOfRange, StoredRecord, place_of
@@ -121,13 +121,8 @@ class FileLog:
         """Sections whose records are not those that were exported. Each is looked through once, whoever asks again."""
         anchors = [part for _, part in self._anchors]
         for part in (*(part for parts in self._parts.values() for part in parts), *anchors):
-            if part.found is None:
-                running = Running()
-                for record in part.read(part.section.start):
-                    running.taken(record)
-                part.found = running.total
-            if part.found != part.total:
-                yield Changed(part.path, part.section, part.found, part.total)
+            if part.total_found() != part.total:
+                yield Changed(part.path, part.section, part.total_found(), part.total)
 
     def close(self) -> None:
         self._open.close()

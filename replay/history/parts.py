@@ -9,7 +9,8 @@ from typing import IO, cast
 
 import fastavro
 
-from rollbook.replay.history.container import Section, Total, stored
+from rollbook.replay.history.container import Running, Section, Total, stored
+from rollbook.replay.history.ofrun import is_of_run
 from rollbook.replay.history.source import LogClosed, StoredRecord
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
@@ -53,7 +54,7 @@ class Part:
     firsts: list[int] = field(default_factory=list)
     end: int = 0
     found: Total | None = None
-    """What it really holds, when that was looked through."""
+    """When that was looked through."""
 
     def block_of(self, offset: int) -> int:
         return max(0, bisect_right(self.firsts, offset) - 1)
@@ -68,6 +69,25 @@ class Part:
                 return
             if record.offset >= start:
                 yield record
+
+    def total_found(self) -> Total:
+        """What it really holds of what it says; looked through once."""
+        if self.found is None:
+            running = Running()
+            for record in self.read(0):
+                if self._belongs(record):
+                    running.taken(record)
+            self.found = running.total
+        return self.found
+
+    def _belongs(self, record: StoredRecord) -> bool:
+        """Nobody would look at another one: it is read by where the section says that it lies."""
+        of = self.section
+        return (
+            (record.topic, record.partition) == (of.topic, of.partition)
+            and of.start <= record.offset < of.end
+            and (of.run is None or is_of_run(record, of.run))
+        )
 
 
 class Cursor:

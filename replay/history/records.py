@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from rollbook.replay.history.export import is_of_run, watched
+from rollbook.replay.history.export import watched
 from rollbook.replay.history.joined import joined
+from rollbook.replay.history.ofrun import is_of_run
 from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import Bounds, StoredRecord

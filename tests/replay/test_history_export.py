@@ -12,8 +12,9 @@ import pytest
 from rollbook.infra.cli import run as rollbook
 from rollbook.infra.settings import Topic
 from rollbook.replay.history.container import write as write_file
-from rollbook.replay.history.export import export, is_of_run
+from rollbook.replay.history.export import export
 from rollbook.replay.history.file import FileLog
+from rollbook.replay.history.ofrun import is_of_run
 from rollbook.replay.history.ranges import OffsetRange, parse_range
 from rollbook.replay.history.referenced import Referenced
 from rollbook.replay.history.source import OutOfRange, StoredRecord
