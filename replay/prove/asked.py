@@ -2,8 +2,9 @@
 
 import hashlib
 import hmac
+import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from rollbook.schemas.records.rollout import Generated, TaskSource
 _SHORTEST_CUT = 12
 """First digits that are told as those of a hash: as many as a proof's table shows."""
 _DIGITS = 64
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_IDENTIFIER = re.compile(r"\w[\w.+-]{0,63}", re.ASCII)
+_KEPT_CHARACTERS = 24
 _HEX = frozenset("0123456789abcdef")
 Beginnings = dict[int, dict[str, str]]
 """By length the first digits of hashes, with the name that asks."""
@@ -62,15 +66,20 @@ class Asked:
         return tuple(dict.fromkeys(name for name in self._found(task) if name is not None))
 
     def names_of(self, record: Generated) -> tuple[str, ...]:
-        """Those of a trajectory's task; its own id, and that of its group, name it too."""
+        """Those of a trajectory's task; its own id, and that of its group, name it too where they are UUIDs: a shorter
+        one may well be the id of another task."""
         identity = record.identity
-        own = (self._as_id.get(one) for one in (identity.group_id, identity.trajectory_id))
+        own = (self._as_id.get(one) for one in (identity.group_id, identity.trajectory_id) if _UUID.fullmatch(one))
         return tuple(dict.fromkeys([*self.names(record.task), *(name for name in own if name is not None)]))
 
-    def may_hide(self, task: TaskSource) -> bool:
-        """Whether the log does not have what the names are to be compared with."""
+    def truncated(self, known: Set[str]) -> frozenset[str]:
+        """What clients that truncate names may have published for those that are not known to be in the log."""
+        return frozenset(form for one in self.task_ids - known for form in _truncated(one))
+
+    def may_hide(self, task: TaskSource, truncated: Set[str] = frozenset()) -> bool:
+        """Whether the log does not have all of what the names are to be compared with."""
         no_hash = bool(self.prompt_hashes) and task.prompt_hash == NO_DIGEST
-        return no_hash or (bool(self.task_ids) and task.task_id == NO_NAME)
+        return no_hash or task.task_id in truncated or (bool(self.task_ids) and task.task_id == NO_NAME)
 
     def _found(self, task: TaskSource) -> Iterator[str | None]:
         yield self._as_hash.get(task.prompt_hash)
@@ -113,6 +122,18 @@ def _hashed(text: str, key: bytes = b"") -> str:
 def _spellings(name: str) -> tuple[str, ...]:
     """One text, however its accents are encoded."""
     return tuple(dict.fromkeys((name, *(unicodedata.normalize(form, name) for form in ("NFC", "NFD")))))
+
+
+def _truncated(name: str) -> Iterator[str]:
+    """As `rollbook.producers.redaction` may do, of what is no short identifier: the scheme of a place, the last part of
+    a path, the beginning of a text."""
+    if _IDENTIFIER.fullmatch(name):
+        return
+    yield name.split("://")[0]
+    yield re.split(r"[\\/]", name.rstrip("\\/"))[-1]
+    yield name[:_KEPT_CHARACTERS].rstrip()
+    for word in re.finditer(r"\s\S", name[:_KEPT_CHARACTERS]):
+        yield name[: word.start()].rstrip()
 
 
 def _may_begin(text: str) -> bool:

@@ -52,8 +52,8 @@ DOUBTS = {
     DoubtKind.UNDONE: "the lineage names an update that was undone: it is in these weights, which are orphaned for it",
     DoubtKind.NO_GENERATED: "a row was trained on that the log does not know: its task is not known",
     DoubtKind.NO_REWARD: "a row was trained on whose reward is not in the log",
-    DoubtKind.NOT_PUBLISHED: "rows were trained on whose prompt hash or task id was not published: they cannot be "
-    "compared with what is asked for",
+    DoubtKind.NOT_PUBLISHED: "rows were trained on whose prompt hash or task id was not published, or truncated: they "
+    "cannot be compared with what is asked for",
     DoubtKind.TAKEN_AS_FACT: "the ledger did not give leave: what the trainer says it did is taken as a fact",
     DoubtKind.DROPPED: "rows were held and dropped: that they were not trained on is the trainer's word",
     DoubtKind.DECLARED: "nobody checked the artifact hash against the weights: it was declared",

@@ -183,9 +183,11 @@ def _doubts(
             yield Doubt(
                 DoubtKind.NO_REWARD, f"trajectory {row.trajectory_id} of update {row.update_id}", row.generated_offset
             )
-    hidden = Counter(
-        row.update_id for row in trajectories if seen.asked and row.task is not None and seen.asked.may_hide(row.task)
-    )
+    hidden = Counter[str]()
+    if seen.asked is not None:
+        truncated = seen.asked.truncated(seen.occurring)
+        may_hide = (row for row in trajectories if row.task is not None and seen.asked.may_hide(row.task, truncated))
+        hidden.update(row.update_id for row in may_hide)
     for update_id, count in hidden.items():
         yield Doubt(DoubtKind.NOT_PUBLISHED, f"{count:,} of update {update_id}", seen.commits[update_id].offset)
     if deriver.undecided:

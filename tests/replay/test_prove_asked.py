@@ -10,12 +10,12 @@ import pytest
 
 from rollbook.infra.cli import run as rollbook
 from rollbook.infra.settings import Topic
-from rollbook.producers.redaction import Redaction
+from rollbook.producers.redaction import Redaction, Treatment
 from rollbook.replay.audit.audit import stretch_of
 from rollbook.replay.history.export import export
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.prove.asked import Asked, read_asked
-from rollbook.replay.prove.proof import Absence, Found
+from rollbook.replay.prove.proof import Absence, DoubtKind, Found
 from rollbook.replay.prove.prove import OfPolicy, prove
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.rollout import TaskSource
@@ -219,8 +219,9 @@ def story() -> Story:
     return made
 
 
-def absence(story: Story, asked: Asked) -> Absence:
-    found = prove(story.log, stretch_of(story.log, SETTINGS, None, story.run_id), OfPolicy(1), asked=asked).absence
+def absence(story: Story, asked: Asked, version: int = 1) -> Absence:
+    stretch = stretch_of(story.log, SETTINGS, None, story.run_id)
+    found = prove(story.log, stretch, OfPolicy(version), asked=asked).absence
     assert found is not None
     return found
 
@@ -237,10 +238,33 @@ def test_how_many_of_the_names_are_known_is_told_by_kind(story: Story) -> None:
     assert found.warning.startswith("the run knows none of the task ids (1), trained")
 
 
-@pytest.mark.parametrize("name", ["a", "a.0"])
-def test_a_trajectory_and_its_group_name_the_task_too(story: Story, name: str) -> None:
-    found = absence(story, Asked.of(task_ids=[name]))
-    assert {(hit.found, hit.asked) for hit in found.hits} == {(Found.IN_WEIGHTS, name)}
+def test_a_trajectory_and_its_group_name_the_task_too_where_they_are_no_short_names(story: Story) -> None:
+    minted = "01a22c3e-b007-746a-9171-2d3d6da6a5f1"
+    story.update("u1", [group(story, minted, "products")])
+    policy(story, 2, 1, "u1")
+    found = absence(story, Asked.of(task_ids=[minted, "a", "a.0"]), 2)
+    assert {(hit.found, hit.asked, hit.update_id) for hit in found.hits} == {(Found.IN_WEIGHTS, minted, "u1")}
+
+
+@pytest.mark.parametrize(
+    "name", ["gsm8k/test/17", "/data/eval/row-17/", "s3://bucket/eval.json", "What is two and two, and why is it?"]
+)
+def test_what_clients_may_have_truncated_leaves_the_question_open(story: Story, name: str) -> None:
+    """Unless they show that they do not: by other rows, whose id is the name."""
+    redaction = Redaction(paths=Treatment.TRUNCATE, endpoints=Treatment.TRUNCATE, texts=Treatment.TRUNCATE)
+    task, other = TASK.but(task_id=name), TASK.but(task_id=f"other {name}")
+    for published, version in ((redaction.task(task), 2), (Redaction().task(other), 3)):
+        story.task = published
+        story.update(f"u{version}", [story.group(f"g{version}")])
+        policy(story, version, version - 1, f"u{version}")
+    assert redaction.task(task).task_id != name
+    found = absence(story, Asked.of(task_ids=[name, "powers"]), 3)
+    assert [doubt.kind for doubt in found.open_questions] == [DoubtKind.NOT_PUBLISHED]
+    assert not found.proven
+    assert absence(story, Asked.of(task_ids=["task-17", "powers"]), 3).proven
+    story.task = Redaction().task(task)
+    story.group("evaluated")
+    assert absence(story, Asked.of(task_ids=[name, "powers"]), 3).proven
 
 
 def test_a_set_of_which_nothing_is_known_is_absent_with_a_warning(
