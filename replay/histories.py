@@ -78,7 +78,7 @@ class History:
         """Derive every decision again; a report for each partition. `anchor`: the sealed file that ends where the range
         begins; `heads`: chain heads noted elsewhere; `payloads`: also drift and recordings; `bundles`: folders of
         bundles that must be made of these records."""
-        before = () if anchor is None else (anchor_of(anchor),)
+        before = () if anchor is None else (anchor_of(anchor, even_changed=True),)
         stretches = self._stretches(before)
         noted = tuple(heads)
         if len(stretches) > 1 and (noted or before):
@@ -163,7 +163,7 @@ class History:
     def seal(self, out: Path, *, anchors: Sequence[Path] = (), payloads: bool = False) -> Iterator[Sealed]:
         """Audit and write each partition with an anchor behind it, one after the other; `out` is a folder where there
         are several. `anchors`: the sealed files that end where the ranges begin."""
-        before = tuple(anchor_of(one) for one in anchors)
+        before = tuple(anchor_of(one, even_changed=True) for one in anchors)
         for one in plan(self._stretches(before), before, out):
             with ExitStack() as stack:
                 sealed = None if one.before is None else stack.enter_context(FileLog([one.before.path]))

@@ -75,10 +75,11 @@ class Anchor:
         return rebuild.ledger()
 
 
-def anchor_of(path: Path) -> Anchor:
-    """The anchor of a sealed file. Raises BadInput for a file that has none."""
+def anchor_of(path: Path, *, even_changed: bool = False) -> Anchor:
+    """The anchor of a sealed file; `even_changed`: as an audit takes it, which tells what does not fit. Raises BadInput
+    for a file that has none, NotTheLog for one that was changed."""
     with FileLog([path]) as log:
-        for note, _, stored in log.anchors():
+        for note, _, stored in log.anchors(even_changed=even_changed):
             rows = tuple((record.key or b"", record.value or b"") for record in stored)
             return Anchor(note, rows, path)
     raise BadInput(f"{visible(path)} has no anchor: give a file made by `rollbook history seal`")

@@ -31,8 +31,8 @@ class Changed:
 class FileLog:
     """A `LogSource` over exported files; a context manager. `run_id`: without what they hold of other runs alone.
 
-    Raises BadInput for a file that is no export, was cut short, or does not read to its end, and for files that hold
-    different records at one place.
+    Raises BadInput for a file that is no export, was cut short, or does not read to its end; its readers NotTheLog
+    where a section does not hold what was exported, and for files that hold different records at one place.
     """
 
     def __init__(self, paths: Sequence[Path], run_id: str | None = None) -> None:
@@ -112,15 +112,18 @@ class FileLog:
                 check_same(found[0], other)
             yield found[0][0]
 
-    def anchors(self) -> Iterator[tuple[AnchorNote, Path, Iterator[StoredRecord]]]:
-        """Of each sealed file its anchor, with the ledger's rows."""
+    def anchors(self, *, even_changed: bool = False) -> Iterator[tuple[AnchorNote, Path, Iterator[StoredRecord]]]:
+        """Of each sealed file its anchor, with the ledger's rows; `even_changed`: for who finds out by himself."""
         for note, part in self._anchors:
+            part.is_told |= even_changed
             yield note, part.path, part.read(0)
 
     def verify(self) -> Iterator[Changed]:
-        """Sections whose records are not those that were exported. Each is looked through once, whoever asks again."""
+        """Sections whose records are not those that were exported. Each is looked through once, whoever asks again; who
+        was told reads them nevertheless."""
         anchors = [part for _, part in self._anchors]
         for part in (*(part for parts in self._parts.values() for part in parts), *anchors):
+            part.is_told = True
             if part.total_found() != part.total:
                 yield Changed(part.path, part.section, part.total_found(), part.total)
 

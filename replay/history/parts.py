@@ -11,9 +11,8 @@ import fastavro
 
 from rollbook.replay.history.container import Running, Section, Total, stored
 from rollbook.replay.history.ofrun import is_of_run
-from rollbook.replay.history.source import LogClosed, StoredRecord
-from rollbook.replay.text import visible
-from rollbook.schemas.errors import BadInput
+from rollbook.replay.history.source import LogClosed, NotTheLog, StoredRecord
+from rollbook.replay.text import plural, visible
 
 _READ_BYTES = 64 * 1024
 
@@ -55,39 +54,78 @@ class Part:
     end: int = 0
     found: Total | None = None
     """When that was looked through."""
+    is_told: bool = False
+    """Whoever reads it knows what it holds, and reads it nevertheless."""
 
     def block_of(self, offset: int) -> int:
         return max(0, bisect_right(self.firsts, offset) - 1)
 
     def read(self, start: int, end: int | None = None) -> Iterator[StoredRecord]:
-        """The records at offsets [start, end), or from `start` on."""
-        if not self.positions:
-            return
-        window = _Window(self.file, self.header, self.positions[self.block_of(start)], self.end)
-        for record in _records(window, self.path):
+        """The records at offsets [start, end), or from `start` on. Raises NotTheLog where they are not those that were
+        exported: behind the last one where they are all, else before the first, which costs a look through all."""
+        is_whole = start <= self.section.start and (end is None or end >= self.section.end)
+        if not is_whole:
+            self.check()
+        counted = _Counted(self.section) if self.found is None else None
+        for record in self._each(start):
+            if counted is not None:
+                counted.take(record)
             if end is not None and record.offset >= end:
-                return
-            if record.offset >= start:
+                if counted is None:
+                    return
+            elif record.offset >= start:
                 yield record
+        if counted is not None:
+            self.found = counted.total
+            self.check()
 
     def total_found(self) -> Total:
         """What it really holds of what it says; looked through once."""
         if self.found is None:
-            running = Running()
-            for record in self.read(0):
-                if self._belongs(record):
-                    running.taken(record)
-            self.found = running.total
+            counted = _Counted(self.section)
+            for record in self._each(0):
+                counted.take(record)
+            self.found = counted.total
         return self.found
 
-    def _belongs(self, record: StoredRecord) -> bool:
-        """Nobody would look at another one: it is read by where the section says that it lies."""
-        of = self.section
-        return (
+    def check(self) -> None:
+        """Raises NotTheLog where it does not hold what was exported."""
+        if not self.is_told and self.total_found() != self.total:
+            raise NotTheLog(
+                f"{visible(self.path, limit=4096)}: {self.section} does not hold the "
+                f"{plural(self.total.records, 'record')} that were exported: the file was changed; export it again"
+            )
+
+    def _each(self, start: int) -> Iterator[StoredRecord]:
+        """From the block on that has the offset."""
+        if self.positions:
+            yield from _records(
+                _Window(self.file, self.header, self.positions[self.block_of(start)], self.end), self.path
+            )
+
+
+class _Counted:
+    """The total of those records of a section that belong there: nobody would look at another one, since it is read by
+    where the section says that it lies."""
+
+    def __init__(self, section: Section) -> None:
+        self._section = section
+        self._running = Running()
+        self._next = section.start
+
+    def take(self, record: StoredRecord) -> None:
+        of = self._section
+        if (
             (record.topic, record.partition) == (of.topic, of.partition)
-            and of.start <= record.offset < of.end
+            and self._next <= record.offset < of.end
             and (of.run is None or is_of_run(record, of.run))
-        )
+        ):
+            self._running.taken(record)
+            self._next = record.offset + 1
+
+    @property
+    def total(self) -> Total:
+        return self._running.total
 
 
 class Cursor:
@@ -101,6 +139,7 @@ class Cursor:
     def at(self, offset: int) -> StoredRecord | None:
         if not self.part.section.start <= offset < self.part.section.end:
             return None
+        self.part.check()
         latest = self._latest
         if latest is None or self.part.block_of(offset) > self.part.block_of(latest.offset) + 1:
             self._records = self.part.read(offset)
@@ -127,7 +166,7 @@ _From = tuple[StoredRecord, Part]
 
 
 def once(parts: Sequence[Part], start: int, end: int) -> Iterator[StoredRecord]:
-    """Their records at offsets [start, end) in order, each once. Raises BadInput where they differ."""
+    """Their records at offsets [start, end) in order, each once. Raises NotTheLog where they differ."""
 
     def of(part: Part) -> Iterator[_From]:
         return ((record, part) for record in part.read(start, end))
@@ -142,9 +181,9 @@ def once(parts: Sequence[Part], start: int, end: int) -> Iterator[StoredRecord]:
 
 
 def check_same(one: _From, other: _From) -> None:
-    """Raises BadInput where two parts have different records at one place."""
+    """Raises NotTheLog where two parts have different records at one place."""
     if one[0] != other[0]:
-        raise BadInput(
+        raise NotTheLog(
             f"{visible(one[1].path)} and {visible(other[1].path)} hold different records at {one[0].place}: they are "
             "not of the same log, or one was changed; give those alone that belong together"
         )
@@ -160,5 +199,5 @@ def _records(window: _Window, path: Path) -> Iterator[StoredRecord]:
             return
     except Exception as error:  # bytes that were changed
         if not window.is_closed:
-            raise BadInput(f"{visible(path)} does not read to its end ({error!r}): export it again") from None
+            raise NotTheLog(f"{visible(path)} does not read to its end ({error!r}): export it again") from None
     raise LogClosed(visible(path))

@@ -50,6 +50,11 @@ class OutOfRange(BadInput):
         super().__init__(f"{place}: {problem}; {bounds}")
 
 
+class NotTheLog(RollbookError):
+    """What files hold is not the log's: they were changed, or contradict each other. No BadInput, which a reader may
+    take for a record that is not there."""
+
+
 class LogClosed(RollbookError):
     """A log, or an iterator over its records, was used after its end."""
 

@@ -15,7 +15,7 @@ from rollbook.replay.history.export import export, ranges_of_run
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.joined import gap_in, joined
 from rollbook.replay.history.ranges import OffsetRange
-from rollbook.replay.history.source import Bounds, LogClosed, OutOfRange
+from rollbook.replay.history.source import Bounds, LogClosed, NotTheLog, OutOfRange
 from rollbook.replay.history.targets import opened, opened_for
 from rollbook.replay.materialize.walk import wanted_of
 from rollbook.replay.updates.replayed import UpdateOutcome, replay_history
@@ -123,7 +123,7 @@ def test_files_that_hold_different_records_at_one_place_are_refused(story: Story
     other = written(story, tmp_path / "other.avro", OffsetRange(LIFECYCLE, 0))
     with FileLog([Path(whole), Path(other)]) as log:
         for reading in (log.read(LIFECYCLE, 0, 0, 6), log.read_at(LIFECYCLE, 0, [4])):
-            with pytest.raises(BadInput, match=f"hold different records at {LIFECYCLE}:0@4"):
+            with pytest.raises(NotTheLog, match=f"hold different records at {LIFECYCLE}:0@4"):
                 list(reading)
 
 
