@@ -74,7 +74,7 @@ def stretch_of(log: LogSource, settings: Settings, wanted: OffsetRange | None, r
         wanted = OffsetRange(lifecycle, partition_of(run_id, log.partitions(lifecycle)))
     if wanted.topic != lifecycle:
         raise BadInput(f"{wanted}: decisions are derived from {lifecycle}: give a range of that")
-    run_id, is_open = narrowed_to(log, wanted, run_id), wanted.end is None
+    run_id, is_open = narrowed_to(log, wanted, run_id), wanted.end is None or wanted.is_open
     return Stretch(lifecycle, decisions, wanted.partition, wanted.resolved(log), run_id, is_open)
 
 

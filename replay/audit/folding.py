@@ -13,7 +13,8 @@ from rollbook.replay.audit.ledger import Kept, NotHere, read_ledger
 from rollbook.replay.history.decisions import DecisionLog
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.progress import Watch
-from rollbook.replay.history.source import Bounds, LogSource, place_of
+from rollbook.replay.history.source import Bounds, LogSource, StoredRecord, place_of
+from rollbook.replay.history.strays import is_stray
 
 _WATCH_EVERY = 1_000
 _SETTLES_S = 5.0
@@ -82,9 +83,9 @@ class Folding:
         return iter(()) if self.evidence is None else self.evidence.finish()
 
     def check_tail(self) -> None:
-        """Records that are decided are there, also behind the log's end where it was asked for. A file may hold more
-        decisions than records, and nothing follows from it."""
-        if self.differs or isinstance(self.log, FileLog):
+        """Records that are decided are there, also behind the log's end where it was asked for."""
+        of = self.stretch
+        if self.differs or not (self._is_whole(of.decisions) if isinstance(self.log, FileLog) else self._is_to_end()):
             return
         try:
             with no_decision():
@@ -92,13 +93,24 @@ class Folding:
         except Differs as foreign:
             self.findings.append(foreign.finding)
 
+    def _is_to_end(self) -> bool:
+        return self.stretch.is_open or self.stretch.within.end >= self._log_end
+
+    def _is_whole(self, topic: str) -> bool:
+        """Whether a file holds all that belongs together, of lifecycle and another topic: one that was exported by
+        itself, or ranges that were given an END, may have more of one than of the other."""
+        assert isinstance(self.log, FileLog)
+        of = self.stretch
+        places = (of.lifecycle, of.partition), (topic, of.partition)
+        return of.is_open and self.end == self._log_end and self.log.end_together(*places)
+
+    @property
+    def _log_end(self) -> int:
+        return self.log.bounds(self.stretch.lifecycle, self.stretch.partition).end
+
     def _gone_behind_the_end(self) -> Iterator[Finding]:
         of = self.stretch
-        decisions = DecisionLog(self.log, of.decisions, of.partition)
-        end = self.log.bounds(of.lifecycle, of.partition).end
-        if not of.is_open and of.within.end < end:
-            return
-        for decided in decisions.since(end):
+        for decided in DecisionLog(self.log, of.decisions, of.partition).since(self._log_end):
             if of.run_id in (None, decided.decision.run_id):
                 self.differs = True
                 place = place_of(of.lifecycle, of.partition, decided.decision.source.offset)
@@ -107,39 +119,74 @@ class Folding:
                 return
 
     def check_ledger(self, topic: str) -> None:
-        """Hold the compacted ledger against the state where it stands; the log goes on while it is folded, so it is
-        folded on to there. Raises NotHere."""
+        """Hold the compacted ledger against the state where it stands. Raises NotHere."""
+        if isinstance(self.log, FileLog):
+            self._check_held(read_ledger(self.log, topic, *self._of_ledger))
+        else:
+            self._check_live(topic)
+
+    @property
+    def _of_ledger(self) -> tuple[int, int, str | None]:
+        return self.stretch.partition, self.ledger.topic_partitions, self.stretch.run_id
+
+    def _check_held(self, kept: Kept) -> None:
+        """Of a file it is what its decisions lead to, or something before."""
+        of = self.stretch
+        if (foreign := kept.no_position()) is not None:
+            self.findings.append(foreign)
+            return
+        stands, undecided = kept.next_offset, self._undecided_before(kept.next_offset)
+        if self.decided_to <= stands <= self.end and undecided is None:
+            self.findings += kept.differences(self.ledger, of.run_id)
+        elif stands < self.decided_to or not self._is_whole(kept.topic):
+            raise self._elsewhere(kept)
+        elif undecided is not None:
+            self.findings.append(self._undecided(kept, undecided.place))
+        else:
+            self.findings.append(kept.misplaced("it is behind the end of the lifecycle", self.end))
+
+    def _undecided_before(self, offset: int) -> StoredRecord | None:
+        """The first record without a decision, of those below an offset."""
+        of, within = self.stretch, Bounds(self.decided_to, min(offset, self.end))
+        for stored in replace(of, within=within).records(self.log) if within.first < within.end else ():
+            if of.run_id is None or not is_stray(stored, self.ledger.topic_partitions):
+                return stored
+        return None
+
+    def _check_live(self, topic: str) -> None:
+        """The log goes on while it is folded, so it is folded on to where the ledger stands."""
         of, deadline = self.stretch, time.monotonic() + _SETTLES_S
-        is_live = not isinstance(self.log, FileLog)  # then what is written together is there together, soon
         while True:
-            kept = read_ledger(self.log, topic, of.partition, self.ledger.topic_partitions, of.run_id)
+            kept = read_ledger(self.log, topic, *self._of_ledger)
             if (foreign := kept.no_position()) is not None:
                 self.findings.append(foreign)
                 return
             stands = kept.next_offset
             wanted = stands if of.is_open else min(stands, of.within.end)
-            if is_live and of.is_open and stands > (end := self.log.bounds(of.lifecycle, of.partition).end):
+            if of.is_open and stands > (end := self._log_end):
                 self.findings.append(kept.misplaced("it is behind the log's end", end))
                 return
-            if is_live and wanted > self.folded_to:
+            if wanted > self.folded_to:
                 self.fold(wanted)
             if self.differs:
                 return
-            if not is_live or (self.decided_to <= stands and wanted <= self.folded_to) or time.monotonic() > deadline:
+            # What is written together is there together, soon.
+            if (self.decided_to <= stands and wanted <= self.folded_to) or time.monotonic() > deadline:
                 break
             time.sleep(_PAUSE_S)
         if self.decided_to <= stands <= self.folded_to:
             self.findings += kept.differences(self.ledger, of.run_id)
-        elif is_live and (found := self._contradicted(kept, stands, wanted)) is not None:
-            self.findings.append(found)
+        elif stands < self.decided_to:
+            self.findings.append(kept.misplaced("it is before the end of the decisions", self.decided_to))
+        elif wanted > self.folded_to:
+            self.findings.append(self._undecided(kept, self.undecided_at))
         else:
-            raise NotHere(f"{topic}:{of.partition} stands at lifecycle offset {stands}, the audit at {self.decided_to}")
+            raise self._elsewhere(kept)
 
-    def _contradicted(self, kept: Kept, stands: int, wanted: int) -> Finding | None:
-        """By where the ledger stands: it is written together with the decisions."""
-        if stands < self.decided_to:
-            return kept.misplaced("it is before the end of the decisions", self.decided_to)
-        if wanted > self.folded_to:
-            what = f"it has no decision, and {kept.topic}:{kept.partition} stands behind it, at {stands}"
-            return Finding(FindingKind.RECORD_UNDECIDED, self.undecided_at, what, {}, {})
-        return None
+    def _undecided(self, kept: Kept, place: str) -> Finding:
+        what = f"it has no decision, and {kept.topic}:{kept.partition} stands behind it, at {kept.next_offset}"
+        return Finding(FindingKind.RECORD_UNDECIDED, place, what, {}, {})
+
+    def _elsewhere(self, kept: Kept) -> NotHere:
+        stands = f"{kept.topic}:{kept.partition} stands at lifecycle offset {kept.next_offset}"
+        return NotHere(f"{stands}, the audit at {self.decided_to}")

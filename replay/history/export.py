@@ -16,6 +16,7 @@ from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.ranges import OffsetRange, check_apart
 from rollbook.replay.history.referenced import Referenced
 from rollbook.replay.history.source import Bounds, LogSource, StoredRecord, read_there
+from rollbook.replay.history.together import resolved_together
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.schemas.partition import partition_of
@@ -76,7 +77,8 @@ def export(
     or disk do not play along.
     """
     check_apart(log, ranges)
-    sections = tuple(_section(log, one, run_id) for one in ranges)
+    resolved = zip(ranges, resolved_together(log, settings, ranges), strict=True)
+    sections = tuple(_section(log, one, within, run_id) for one, within in resolved)
     if os.path.lexists(out):
         raise BadInput(f"{visible(out)} exists: an export replaces nothing; give another --out, or remove it")
     payload_topic = settings.topic(Topic.PAYLOADS)
@@ -131,9 +133,8 @@ def _ends(log: LogSource, topic: str) -> Callable[[int], int]:
     return end_of
 
 
-def _section(log: LogSource, wanted: OffsetRange, run_id: str | None) -> Section:
+def _section(log: LogSource, wanted: OffsetRange, within: Bounds, run_id: str | None) -> Section:
     """From a file it is a section of no more than the file's: of a run, or of payloads that were named."""
-    within = wanted.resolved(log)
     place = (wanted.topic, wanted.partition)
     held = [one for one in log.sections if (one.topic, one.partition) == place] if isinstance(log, FileLog) else []
     return Section(

@@ -82,6 +82,15 @@ class FileLog:
         """Whether they have anything of a partition."""
         return (topic, partition) in self._parts
 
+    def end_together(self, *places: tuple[str, int]) -> bool:
+        """Whether the ends of these partitions lie in one file, so that they were taken together."""
+        last = []
+        for place in places:
+            parts = self._parts.get(place, [])
+            end = max((part.section.end for part in parts), default=0)
+            last.append({part.path for part in parts if part.section.end == end})
+        return bool(set.intersection(*last))
+
     def offset_at(self, topic: str, partition: int, timestamp_ms: int) -> int | None:
         """The offset of the first record with this timestamp or a later one; None where there is none."""
         for one in self._stretches(topic, partition):

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from rollbook.infra.settings import Settings, Topic
@@ -31,13 +31,14 @@ Side = int | Moment | None
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
     """Offsets [start, end) of a partition; None leaves a side open. `topic` is the full name on the cluster; `run`: of
-    this run alone, where files were narrowed to runs."""
+    this run alone, where files were narrowed to runs; `is_open`: that it goes as far as the log, whatever its END."""
 
     topic: str
     partition: int
     start: Side = None
     end: Side = None
     run: str | None = None
+    is_open: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         start, end = ("" if side is None else str(side) for side in (self.start, self.end))
