@@ -213,6 +213,19 @@ def test_weights_that_add_nothing_have_what_earlier_weights_of_their_learner_had
     assert found == [name for name in ("u1", "u2", "u3") if name not in ("u0", "u1")[:parent]]
 
 
+def test_weights_have_nothing_of_what_was_undone_or_came_later(story: Story) -> None:
+    story.save("after-u0", "u0")
+    story.start_learner("after-u0")
+    policy(story, 3, 1)
+    assert doubts(proof(story, 3)) == [], "u1 was undone"
+    policy(story, 6, 3, "u2")
+    policy(story, 7, 3)
+    story.update("u2", [group(story, "e", "evaluation")])
+    policy(story, 4, 3)
+    assert doubts(proof(story, 7)) == [], "u2 was committed behind it"
+    assert doubts(proof(story, 4)) == [], "weights of a lower version were written before those that name u2"
+
+
 def test_what_was_left_out_is_in_no_weights_that_another_learner_made(story: Story) -> None:
     went_on(story)
     other = Story(log=story.log, ledger=story.ledger, learner_id="learner-1", events=100)

@@ -194,9 +194,11 @@ def test_a_key_hides_nothing_from_those_who_have_it_and_nothing_of_those_who_hav
 def test_a_hash_may_also_be_an_id(spelled: str, key: bytes) -> None:
     """Some data sets name their tasks by hashes, which clients hash once more; some by the first digits of one."""
     redaction = Redaction(key=key)
-    for task_id in (HASH, HASH.upper(), f"sha256:{HASH}", HASH[:16]):
-        named = redaction.task(TASK.but(task_id=task_id, prompt_hash=hash_of("another")))
+    for task_id in (HASH, HASH.upper(), f"sha256:{HASH}", f"SHA256:{HASH}", HASH[:16]):
+        named = TASK.but(task_id=task_id, prompt_hash=hash_of("another"))
         assert Asked.of([spelled], key=key).names(named) == (HASH,)
+        if not task_id.startswith("SHA"):
+            assert Asked.of([spelled], key=key).names(redaction.task(named)) == (HASH,)
 
 
 def test_a_text_is_found_by_its_hash() -> None:
@@ -236,6 +238,8 @@ def test_how_many_of_the_names_are_known_is_told_by_kind(story: Story) -> None:
     found = absence(story, Asked.of([hash_of("sums")], ["tensors"]))
     assert not found.proven
     assert found.warning.startswith("the run knows none of the task ids (1), trained")
+    found = absence(story, Asked.of([hash_of("sums")], ["sums"]))
+    assert {hit.asked for hit in found.present} == {hash_of("sums"), "sums"}
 
 
 def test_a_trajectory_and_its_group_name_the_task_too_where_they_are_no_short_names(story: Story) -> None:
