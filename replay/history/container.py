@@ -1,32 +1,37 @@
 """The file that a history is exported into: an Avro object container, which any Avro reader opens.
 
 One Avro record is one record of a topic, its bytes untouched. The file's metadata says which ranges it holds
-(`rollbook.history`), under which schemas their values were written (`rollbook.schemas`, by fingerprint), and, once it
-is finished, how many records each range has with a digest over them (`rollbook.totals`).
+(`rollbook.history`, with its digest), under which schemas their values were written (`rollbook.schemas`, by
+fingerprint), and, once it is finished, how many records each range has with a digest over them (`rollbook.totals`).
 """
 
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
 import fastavro
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from rollbook.infra.settings import Topic
 from rollbook.replay.history.source import StoredRecord
+from rollbook.replay.text import visible
 from rollbook.schemas.codec import shipped_schemas
 from rollbook.schemas.errors import BadInput
 
 FORMAT = 1
 _HISTORY, _SCHEMAS, _TOTALS = "rollbook.history", "rollbook.schemas", "rollbook.totals"
+_HISTORY_DIGEST = "rollbook.history.sha256"
+"""Files of earlier have none: then nothing vouches for what they say they hold."""
 _UNFINISHED = "unfinished"
 _COUNT_DIGITS, _DIGEST_DIGITS = 20, 64
+_TOTAL = re.compile(rf"(?P<count>[0-9]{{{_COUNT_DIGITS}}})(?P<digest>[0-9a-f]{{{_DIGEST_DIGITS}}})")
 _SYNC = b"rollbook-history"
 """Always the same: the same range gives the same bytes."""
 _BLOCK_BYTES = 256 * 1024
@@ -59,13 +64,17 @@ RECORD = fastavro.parse_schema(
 )
 
 
+_TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$")]
+_Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
 class Section(BaseModel):
     """The committed records of offsets [start, end) of a partition. `run`: only those of this run, so that others are
     gaps; `only_referenced`: only the payloads that the file's other records name."""
 
     model_config = ConfigDict(frozen=True)
 
-    topic: str
+    topic: _TopicName
     partition: int = Field(ge=0)
     start: int = Field(ge=0)
     end: int = Field(ge=0)
@@ -82,13 +91,13 @@ class AnchorNote(BaseModel):
 
     model_config = ConfigDict(frozen=True)
 
-    lifecycle: str
+    lifecycle: _TopicName
     partition: int = Field(ge=0)
     topic_partitions: int = Field(ge=1)
     next_offset: int = Field(ge=0)
     next_decision: int = Field(default=0, ge=0)
     run: str | None = None
-    digest: str
+    digest: _Digest
 
 
 ANCHOR = "anchor"
@@ -103,8 +112,8 @@ class Contents(BaseModel):
 
     format: int = FORMAT
     writer: str = Field(default_factory=lambda: f"rollbook {version('rollbook')}")
-    topic_prefix: str
-    partitions: Mapping[str, int]
+    topic_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$")]
+    partitions: Mapping[_TopicName, int]
     sections: tuple[Section, ...]
     anchor: AnchorNote | None = None
     payload_ends: Mapping[int, int] = {}
@@ -150,7 +159,8 @@ def write(path: Path, contents: Contents, sections: Iterable[Iterable[StoredReco
     """Write each section's records, streamed, into a file that does not exist yet."""
     running = [Running() for _ in contents.sections]
     empty = _UNFINISHED.ljust(len(contents.sections) * (_COUNT_DIGITS + _DIGEST_DIGITS) + len(_UNFINISHED), ".")
-    metadata = {_HISTORY: contents.model_dump_json(), _SCHEMAS: _schemas(), _TOTALS: empty}
+    history = contents.model_dump_json()
+    metadata = {_HISTORY: history, _HISTORY_DIGEST: _sha256(history), _SCHEMAS: _schemas(), _TOTALS: empty}
     with path.open("x+b") as file:
         _append(file, (), metadata)
     with path.open("a+b") as file:
@@ -189,7 +199,9 @@ def contents_of(metadata: Mapping[str, str], place: str) -> tuple[Contents, tupl
     except ValidationError as error:
         problem = error.errors()[0]
         where = ".".join(map(str, problem["loc"]))
-        raise BadInput(f"{place} is a damaged export ({where}: {problem['msg']}): export it again") from None
+        raise _damaged(place, visible(f"{where}: {problem['msg']}")) from None
+    if metadata.get(_HISTORY_DIGEST, digest := _sha256(metadata[_HISTORY])) != digest:
+        raise _damaged(place, f"{_HISTORY} is not what was written there")
     if contents.format > FORMAT:
         raise BadInput(f"{place} is of format {contents.format}, and this rollbook reads up to {FORMAT}: upgrade it")
     totals = tuple(_totals(metadata.get(_TOTALS, _UNFINISHED), len(contents.sections), place))
@@ -201,10 +213,18 @@ def _totals(text: str, sections: int, place: str) -> Iterator[Total]:
         raise BadInput(f"{place} was never finished: its export was cut short; export it again")
     width = _COUNT_DIGITS + _DIGEST_DIGITS
     for start in range(0, sections * width, width):
-        count = text[start : start + _COUNT_DIGITS]
-        if not count.isdigit():
-            raise BadInput(f"{place} is a damaged export ({_TOTALS}): export it again")
-        yield Total(int(count), text[start + _COUNT_DIGITS : start + width])
+        one = _TOTAL.fullmatch(text[start : start + width])
+        if one is None:
+            raise _damaged(place, _TOTALS)
+        yield Total(int(one["count"]), one["digest"])
+
+
+def _damaged(place: str, what: str) -> BadInput:
+    return BadInput(f"{place} is a damaged export ({what}): export it again")
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def stored(row: Any) -> StoredRecord:

@@ -62,14 +62,15 @@ class Part:
 
     def read(self, start: int, end: int | None = None) -> Iterator[StoredRecord]:
         """The records at offsets [start, end), or from `start` on. Raises NotTheLog where they are not those that were
-        exported: behind the last one where they are all, else before the first, which costs a look through all."""
+        exported: behind the last one where they are all, at one of elsewhere at once; else before the first, which
+        costs a look through all."""
         is_whole = start <= self.section.start and (end is None or end >= self.section.end)
         if not is_whole:
             self.check()
         counted = _Counted(self.section) if self.found is None else None
         for record in self._each(start):
-            if counted is not None:
-                counted.take(record)
+            if counted is not None and not counted.take(record) and not self.is_told:
+                raise self._changed()
             if end is not None and record.offset >= end:
                 if counted is None:
                     return
@@ -91,10 +92,13 @@ class Part:
     def check(self) -> None:
         """Raises NotTheLog where it does not hold what was exported."""
         if not self.is_told and self.total_found() != self.total:
-            raise NotTheLog(
-                f"{visible(self.path, limit=4096)}: {self.section} does not hold the "
-                f"{plural(self.total.records, 'record')} that were exported: the file was changed; export it again"
-            )
+            raise self._changed()
+
+    def _changed(self) -> NotTheLog:
+        return NotTheLog(
+            f"{visible(self.path, limit=4096)}: {self.section} does not hold the "
+            f"{plural(self.total.records, 'record')} that were exported: the file was changed; export it again"
+        )
 
     def _each(self, start: int) -> Iterator[StoredRecord]:
         """From the block on that has the offset."""
@@ -113,15 +117,18 @@ class _Counted:
         self._running = Running()
         self._next = section.start
 
-    def take(self, record: StoredRecord) -> None:
+    def take(self, record: StoredRecord) -> bool:
+        """Whether it belongs there."""
         of = self._section
-        if (
+        belongs = (
             (record.topic, record.partition) == (of.topic, of.partition)
             and self._next <= record.offset < of.end
             and (of.run is None or is_of_run(record, of.run))
-        ):
+        )
+        if belongs:
             self._running.taken(record)
             self._next = record.offset + 1
+        return belongs
 
     @property
     def total(self) -> Total:
