@@ -74,7 +74,11 @@ def seal(
         ),
     ] = None,
     payloads: Annotated[
-        bool, typer.Option("--payloads", help="Also the payloads that the sealed records name.")
+        bool,
+        typer.Option(
+            "--payloads",
+            help="Also the payloads that the sealed records name; without it drift and recordings are not checked.",
+        ),
     ] = False,
 ) -> None:
     """Audit ranges of the lifecycle topic, or a run, and write each with an anchor behind it.

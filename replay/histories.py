@@ -71,14 +71,17 @@ class History:
         self,
         *,
         anchor: Path | None = None,
+        anchor_digest: str | None = None,
         heads: Iterable[str] = (),
         payloads: bool = True,
         bundles: Sequence[Path] = (),
     ) -> tuple[AuditReport, ...]:
         """Derive every decision again; a report for each partition. `anchor`: the sealed file that ends where the range
-        begins; `heads`: chain heads noted elsewhere; `payloads`: also drift and recordings; `bundles`: folders of
-        bundles that must be made of these records."""
-        before = () if anchor is None else (anchor_of(anchor, even_changed=True),)
+        begins; `anchor_digest` and `heads`: the anchor's digest and chain heads, as noted elsewhere; `payloads`: also
+        drift and recordings; `bundles`: folders of bundles that must be made of these records."""
+        if anchor is None and anchor_digest is not None:
+            raise BadInput("--anchor-digest is of an anchor: give its sealed file with --anchor, too")
+        before = () if anchor is None else (anchor_of(anchor, even_changed=True, noted=anchor_digest),)
         stretches = self._stretches(before)
         noted = tuple(heads)
         if len(stretches) > 1 and (noted or before):

@@ -2,6 +2,7 @@
 gone. It is part of a sealed file."""
 
 import hashlib
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,21 +19,28 @@ from rollbook.replay.history.source import LogSource
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
 
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """`rows`: those of the ledger topic, by key; `path`: its file."""
+    """`rows`: those of the ledger topic, by key; `path`: its file; `noted`: its digest, as it was noted elsewhere."""
 
     note: AnchorNote
     rows: tuple[tuple[bytes, bytes], ...]
     path: Path
+    noted: str | None = None
 
     @property
     def place(self) -> str:
         return visible(self.path, limit=4096)
 
     def check(self) -> Iterator[Finding]:
-        """Whether its rows are those that its digest is over."""
+        """Whether its rows are those that its digest is over, and that the one that was noted."""
+        if self.noted not in (None, self.note.digest):
+            sides = {"digest": self.note.digest}, {"digest": str(self.noted)}
+            what = "its digest is not the one that was noted elsewhere"
+            yield Finding(FindingKind.ANCHOR_DIFFERS, self.place, what, *sides)
         found = digest_of(self.note.next_offset, self.rows)
         if found != self.note.digest:
             yield Finding(
@@ -75,13 +83,19 @@ class Anchor:
         return rebuild.ledger()
 
 
-def anchor_of(path: Path, *, even_changed: bool = False) -> Anchor:
-    """The anchor of a sealed file; `even_changed`: as an audit takes it, which tells what does not fit. Raises BadInput
-    for a file that has none, NotTheLog for one that was changed."""
+def anchor_of(path: Path, *, even_changed: bool = False, noted: str | None = None) -> Anchor:
+    """The anchor of a sealed file; `even_changed`: as an audit takes it, which tells what does not fit; `noted`: its
+    digest, as it was noted elsewhere. Raises BadInput for a file that has none and for what is no digest, NotTheLog for
+    a file that was changed."""
+    noted = None if noted is None else noted.strip().lower()
+    if noted is not None and not _DIGEST.fullmatch(noted):
+        raise BadInput(
+            f"'{visible(noted)}' is no anchor's digest: give its 64 hexadecimal digits, as the seal printed it"
+        )
     with FileLog([path]) as log:
         for note, _, stored in log.anchors(even_changed=even_changed):
             rows = tuple((record.key or b"", record.value or b"") for record in stored)
-            return Anchor(note, rows, path)
+            return Anchor(note, rows, path, noted)
     raise BadInput(f"{visible(path)} has no anchor: give a file made by `rollbook history seal`")
 
 

@@ -130,7 +130,8 @@ def audit(
     if not folding.differs:
         folding.fold(stretch.within.end)
     folding.check_tail()
-    unchecked = [] if anchor is None else [f"the anchor's own state: an audit of {anchor.place} derives it"]
+    is_taken = anchor is not None and anchor.noted is None
+    unchecked = [f"the anchor's own state: an audit of {anchor.place} derives it"] if anchor and is_taken else []
     if not folding.differs:  # else the state is not that of the log
         try:
             folding.check_ledger(settings.topic(Topic.LEDGER))

@@ -27,6 +27,10 @@ def audit_command(
         Path | None,
         typer.Option(metavar="FILE", help="A sealed file that ends where the range begins.", show_default=False),
     ] = None,
+    anchor_digest: Annotated[
+        str | None,
+        typer.Option(metavar="HASH", help="The anchor's digest, as its seal printed it.", show_default=False),
+    ] = None,
     bundle: Annotated[
         list[Path] | None,
         typer.Option(
@@ -60,7 +64,8 @@ def audit_command(
     needed by nothing: with --run only that run's are folded. The first difference is shown side by side.
 
     A history that somebody rewrote consistently from some point on fits itself: only a chain head noted elsewhere
-    (--head, as the clients' checkpoints carry it) tells it.
+    (--head, as the clients' checkpoints carry it) tells it, as an anchor's digest (--anchor-digest) tells an anchor
+    that was made anew.
 
     With --with instead what would have been: each Reserve and Admit of the history is judged again under other limits,
     by itself and with the state as it was, and what was reserved, admitted and trained on is told beside what would be,
@@ -69,14 +74,19 @@ def audit_command(
     Exits 0 when everything fits, 1 when something does not, 2 when the history cannot be audited.
     """
     if instead:
-        if head or bundle or report:
-            raise BadInput("--with says what would have been, and checks no --head or --bundle and keeps no --report")
+        if head or anchor_digest or bundle or report:
+            raise BadInput(
+                "--with says what would have been, and checks no --head, --anchor-digest or --bundle and keeps no "
+                "--report"
+            )
         _what_if(targets or (), run, anchor, parse_instead(instead), as_json)
         return
     if report is not None:
         check_place(report)
     with progress() as watch, open_history(*(targets or ()), run=run, watch=watch) as history:
-        found = history.audit(anchor=anchor, heads=head or (), payloads=payloads, bundles=bundle or ())
+        found = history.audit(
+            anchor=anchor, anchor_digest=anchor_digest, heads=head or (), payloads=payloads, bundles=bundle or ()
+        )
     for one_report in found:
         if as_json:
             print(json.dumps(plain(one_report)))

@@ -112,6 +112,30 @@ def test_an_anchor_whose_digest_was_made_anew_is_found_by_an_audit_of_its_file(
         if isinstance(state, TrajectoryState):
             behind = audit(story.log, SETTINGS, rest, anchor=forged, payloads=False).report
             assert f"the anchor's own state: an audit of {path} derives it" in behind.unchecked
+            told = audit(
+                story.log, SETTINGS, rest, anchor=anchor_of(path, noted=anchor.note.digest), payloads=False
+            ).report
+            assert [one.kind for one in told.findings] == [FindingKind.ANCHOR_DIFFERS]
+            assert told.findings[0].derived == {"digest": anchor.note.digest}
+
+
+def test_by_the_digest_that_its_seal_printed_an_anchor_is_known(
+    story: Story, middle: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = sealed(story, middle, tmp_path / "first.avro")
+    ranges = [OffsetRange(LIFECYCLE, 0, middle), OffsetRange(DECISIONS, 0, first.note.next_decision)]
+    rest = str(export(story.log, SETTINGS, ranges, tmp_path / "rest.avro").path)
+    ask = ["audit", rest, "--anchor", str(first.path)]
+    own_state = "not checked: the anchor's own state"
+    assert rollbook(ask) == 0
+    assert own_state in capsys.readouterr().out
+    assert rollbook([*ask, "--anchor-digest", f" {first.note.digest.upper()}"]) == 0
+    assert own_state not in capsys.readouterr().out
+    assert rollbook([*ask, "--anchor-digest", "0" * 64]) == 1
+    assert "not the one that was noted elsewhere" in capsys.readouterr().out
+    for wrong in ([*ask, "--anchor-digest", "abc"], ["audit", rest, "--anchor-digest", "0" * 64]):
+        assert rollbook(wrong) == 2
+    assert "give its sealed file with --anchor" in capsys.readouterr().err
 
 
 def test_in_files_that_join_every_anchor_is_derived(story: Story, middle: int, tmp_path: Path) -> None:
