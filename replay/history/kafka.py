@@ -58,8 +58,9 @@ class KafkaLog:
         end = self.bounds(topic, partition).end
         with self._cursor() as cursor:
             try:
+                # To a broker a time below zero is no time, but a question of its own: for the end, or the beginning.
                 (found,) = cursor.consumer.offsets_for_times(
-                    [TopicPartition(topic, partition, timestamp_ms)], timeout=_REQUEST_S
+                    [TopicPartition(topic, partition, max(0, timestamp_ms))], timeout=_REQUEST_S
                 )
             except KafkaException as fault:
                 raise self._unreadable(topic, partition, fault) from None

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.replay.history.source import Bounds, LogSource, OutOfRange
@@ -11,6 +11,7 @@ from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
 
 _SIDE = r"[0-9]{0,18}|@[0-9A-Za-z:.+-]{1,40}"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FORM = re.compile(rf"(?P<topic>[A-Za-z0-9._-]+):(?P<partition>[0-9]{{1,9}}):(?P<start>{_SIDE}?)-(?P<end>{_SIDE})")
 
 
@@ -21,7 +22,7 @@ class Moment:
     timestamp_ms: int
 
     def __str__(self) -> str:
-        text = datetime.fromtimestamp(self.timestamp_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        text = (_EPOCH + timedelta(milliseconds=self.timestamp_ms)).isoformat(timespec="milliseconds")
         return f"@{text.removesuffix('+00:00')}Z"
 
 
@@ -48,9 +49,20 @@ class OffsetRange:
         """Both sides as offsets of the log. Raises OutOfRange as `within` does, and what the source raises."""
         bounds = log.bounds(self.topic, self.partition)
         start, end = (self._offset(log, side, bounds) for side in (self.start, self.end))
-        if (self.start, self.end) != (start, end) and start is not None and start == end:
-            raise OutOfRange(str(self), "no record is of that time", bounds)
-        return replace(self, start=start, end=end).within(bounds)
+        if isinstance(self.start, Moment) or isinstance(self.end, Moment):
+            self._check_times(start, end, bounds)
+        return replace(self, start=start, end=end)._within(bounds, str(self))
+
+    def _check_times(self, start: int | None, end: int | None, bounds: Bounds) -> None:
+        """Where times name no record of what is there, offsets that nobody has given would explain nothing."""
+        times = [side.timestamp_ms for side in (self.start, self.end) if isinstance(side, Moment)]
+        if len(times) == 2 and times[0] >= times[1]:
+            problem = "START must be before END, which is exclusive"
+        elif (bounds.first if start is None else start) >= (bounds.end if end is None else end):
+            problem = "no record is of that time"
+        else:
+            return
+        raise OutOfRange(str(self), problem, bounds)
 
     def _offset(self, log: LogSource, side: Side, bounds: Bounds) -> int | None:
         if not isinstance(side, Moment):
@@ -60,17 +72,21 @@ class OffsetRange:
 
     def within(self, bounds: Bounds) -> Bounds:
         """Both sides as offsets. Raises OutOfRange when the range is empty, reversed, or reaches over the bounds."""
+        return self._within(bounds, str(self))
+
+    def _within(self, bounds: Bounds, place: str) -> Bounds:
+        """`place`: as it was given."""
         if isinstance(self.start, Moment) or isinstance(self.end, Moment):
             raise TypeError("only the log knows at which offset a time is: use resolved")
         start = bounds.first if self.start is None else self.start
         end = bounds.end if self.end is None else self.end
         if start < bounds.first:
-            raise OutOfRange(str(self), f"offset {start} is not retained any more", bounds)
+            raise OutOfRange(place, f"offset {start} is not retained any more", bounds)
         if end > bounds.end:
-            raise OutOfRange(str(self), f"offset {end - 1} is beyond the end", bounds)
+            raise OutOfRange(place, f"offset {end - 1} is beyond the end", bounds)
         if start >= end:
             problem = "START must be below END, which is exclusive" if self.end is not None else "START is past the end"
-            raise OutOfRange(str(self), problem if bounds.end > bounds.first else "there is no record", bounds)
+            raise OutOfRange(place, problem if bounds.end > bounds.first else "there is no record", bounds)
         return Bounds(start, end)
 
 
@@ -116,9 +132,16 @@ def _side(side: str, text: str) -> Side:
             f"'{visible(text)}' has a side that is no time ({error}): write it as @2026-01-31T12:00:00Z, and a '-' "
             "behind START"
         ) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return Moment(round(moment.timestamp() * 1000))
+    since = (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)) - _EPOCH
+    # Records have whole milliseconds: the first that is not before.
+    found = Moment(-(-since // timedelta(milliseconds=1)))
+    try:
+        str(found)
+    except (ValueError, OverflowError):
+        raise BadInput(
+            f"'{visible(text)}' has a time outside of the years 1 to 9999 of UTC: leave that side out"
+        ) from None
+    return found
 
 
 def _topic(name: str, settings: Settings) -> str:

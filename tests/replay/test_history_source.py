@@ -136,7 +136,8 @@ def test_a_time_is_the_first_record_stamped_so_late(filled: Filled) -> None:
     stamps = {record.offset: record.timestamp_ms for record in log.read(topic, 0, 0, END)}
     for stamp in stamps.values():
         assert log.offset_at(topic, 0, stamp) == min(offset for offset, other in stamps.items() if other >= stamp)
-    assert log.offset_at(topic, 0, 0) == 0
+    for early in (0, -1, -2, -3, -4, -5, -62_135_596_800_000):
+        assert log.offset_at(topic, 0, early) == 0
     assert log.offset_at(topic, 0, max(stamps.values()) + 1) is None
 
 
