@@ -1,7 +1,7 @@
 """`rollbook history export`, `seal` and `show`: offset ranges of the log as a file, and as a page."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from pathlib import Path
@@ -23,7 +23,8 @@ from rollbook.replay.history.source import StoredRecord
 from rollbook.replay.history.targets import Targets, opened
 from rollbook.replay.text import plural, visible
 from rollbook.schemas.codec import Decoded, UndecodableRecord, unwrap
-from rollbook.schemas.errors import AnswerNo
+from rollbook.schemas.errors import AnswerNo, BadInput
+from rollbook.schemas.registry import RECORDS
 
 app = typer.Typer(help="Export, seal and show offset ranges of the log.")
 
@@ -145,8 +146,9 @@ def show(
 ) -> None:
     """Print the committed records of ranges, of a run, or of exported files (of their payloads where a range names
     them). Exits 1 when there is none."""
+    types = _types(record_type or ())
     with opened(targets or (), run) as of, _progress() as watch:
-        found = islice(_found(of, record_type or (), naming, watch), limit or (None if as_json else SHOWN + 1))
+        found = islice(_found(of, types, naming, watch), limit or (None if as_json else SHOWN + 1))
         count = 0
         for count, (stored, decoded) in enumerate(found, start=1):
             if as_json:
@@ -160,13 +162,22 @@ def show(
             raise AnswerNo(f"no such record is in {where}")
 
 
+def _types(names: Sequence[str]) -> frozenset[str]:
+    """Raises BadInput for one that no record can have: that there is none would say nothing."""
+    known = sorted(model.__name__ for model in RECORDS)
+    for name in names:
+        if name not in known:
+            raise BadInput(f"--type '{visible(name)}' is no record type: give one of {', '.join(known)}")
+    return frozenset(names)
+
+
 def _progress() -> AbstractContextManager[Watch]:
     """Where the records themselves are no progress that a person sees."""
     return nullcontext(lambda *_: None) if sys.stdout.isatty() else progress()
 
 
 def _found(
-    of: Targets, types: list[str] | tuple[str, ...], naming: str | None, watch: Watch
+    of: Targets, types: frozenset[str], naming: str | None, watch: Watch
 ) -> Iterator[tuple[StoredRecord, Decoded | None]]:
     for stored in records(of, watch):
         if naming is not None and naming.encode() not in (stored.value or b"") + (stored.key or b""):

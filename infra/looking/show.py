@@ -81,10 +81,13 @@ def counted(counts: Iterable[tuple[str, int]]) -> str:
 
 
 def at(timestamp_ms: int | None) -> str:
-    """A time in UTC."""
+    """A time in UTC; any number may be given for one, also such as no calendar has."""
     if timestamp_ms is None:
         return ""
-    return f"{datetime.fromtimestamp(timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3]
+    try:
+        return f"{datetime.fromtimestamp(timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3]
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms"
 
 
 def maybe(value: int | None) -> str:

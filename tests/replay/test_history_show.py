@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -95,6 +96,28 @@ def test_what_is_no_record_of_a_known_type_is_shown_as_far_as_it_goes(
     assert whole["headers"] == [["trace", "ff"], ["trace", None], ["\n", ""]]
 
 
+def test_a_time_that_no_calendar_has_is_shown_as_it_is(
+    story: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    odd = replace(next(iter(story.log.read(LIFECYCLE, 0, 0, 1))), timestamp_ms=2**62)
+    story.log.put(LIFECYCLE, 0, 1, [odd])
+    path = str(export(story.log, SETTINGS, [OffsetRange(LIFECYCLE, 0)], tmp_path / "odd.avro").path)
+    (line,) = table(capsys, path)
+    assert line.split()[1:3] == [f"{2**62}", "ms"]
+
+
+def test_a_type_that_there_is_not_is_told_with_those_that_there_are(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("commit", "Nosuch"):
+        assert rollbook(["history", "show", file, "--type", "Commit", "--type", name]) == 2
+        told = capsys.readouterr()
+        assert told.out == ""
+        assert told.err.startswith(f"Error: --type '{name}' is no record type: ")
+        assert {"Commit", "Decision", "TrajectoryState", "SegmentPayload"} <= set(re.findall(r"\w+", told.err))
+    assert table(capsys, file, "--type", "Discarded", code=1) == []
+
+
 def test_filters_leave_out_the_rest(story: Story, file: str, capsys: pytest.CaptureFixture[str]) -> None:
     types = ["--type", "Commit", "--type", "Reserve"]
     assert [one["type"] for one in found(capsys, file, *types)] == ["Reserve", "Commit"]
@@ -110,7 +133,7 @@ def test_filters_leave_out_the_rest(story: Story, file: str, capsys: pytest.Capt
     assert [one["type"] for one in found(capsys, file, "--naming", "u0", "--type", "Commit")] == ["Commit"]
     assert [one["offset"] for one in found(capsys, file, "--limit", "3")] == [0, 1, 2]
     assert [one["offset"] for one in found(capsys, file, "lifecycle:0:2-4")] == [2, 3]
-    assert table(capsys, file, "--type", "Discard", code=1) == []
+    assert table(capsys, file, "--type", "Discarded", code=1) == []
     assert rollbook(["history", "show", file, "--naming", "nobody"]) == 1
     told = capsys.readouterr().err
     assert told == f"Error: no such record is in {LIFECYCLE}:0:0-{story.end}, {DECISIONS}:0:0-{decided(story)}\n"
