@@ -1,7 +1,9 @@
 """Export: offset ranges, or a run, of a log into one file that everything else then works from."""
 
 import os
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -79,8 +81,7 @@ def export(
     check_apart(log, ranges)
     resolved = zip(ranges, resolved_together(log, settings, ranges), strict=True)
     sections = tuple(_section(log, one, within, run_id) for one, within in resolved)
-    if os.path.lexists(out):
-        raise BadInput(f"{visible(out)} exists: an export replaces nothing; give another --out, or remove it")
+    check_new(out)
     payload_topic = settings.topic(Topic.PAYLOADS)
     referenced = Referenced(payload_topic, _ends(log, payload_topic))
     if payloads:
@@ -107,18 +108,37 @@ def export(
     return Exported(out, sections, totals, sum(map(referenced.count, named)) - there, referenced.unknown)
 
 
+def check_new(out: Path) -> None:
+    """Raises BadInput where something is there already."""
+    if os.path.lexists(out):
+        raise BadInput(f"{visible(out)} exists: an export replaces nothing; give another --out, or remove it")
+
+
 def _written(out: Path, contents: Contents, bodies: Iterable[Iterator[StoredRecord]]) -> tuple[Total, ...]:
-    """Under another name until it is whole."""
-    unfinished = out.with_name(f"{out.name}.unfinished")
+    """Under a name of its own until it is whole: neither another export at the same time nor a file of the user's has
+    it."""
+    unfinished = out.with_name(f"{out.name}.{secrets.token_hex(4)}.unfinished")
     try:
-        unfinished.unlink(missing_ok=True)
         totals = write(unfinished, contents, bodies)
-        unfinished.rename(out)
+        _place(unfinished, out)
     except OSError as fault:
         raise EnvironmentFault(f"{visible(out)} cannot be written ({fault.strerror}): give another --out") from None
     finally:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):  # the first fault is the one to tell
+            unfinished.unlink(missing_ok=True)
     return totals
+
+
+def _place(unfinished: Path, out: Path) -> None:
+    """Give it its name, unless something has got that meanwhile."""
+    try:
+        os.link(unfinished, out)
+    except FileExistsError:
+        check_new(out)
+        raise
+    except OSError:  # a file system without links
+        check_new(out)
+        unfinished.rename(out)
 
 
 def _ends(log: LogSource, topic: str) -> Callable[[int], int]:

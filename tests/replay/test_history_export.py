@@ -1,5 +1,6 @@
 """Exported files: the same bytes at any time, nothing missing, nothing added, and materialize works from them."""
 
+import errno
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
@@ -189,6 +190,39 @@ def test_ranges_that_overlap_or_a_file_that_exists_are_refused(story: Story, tmp
     with pytest.raises(OutOfRange, match="beyond the end"):
         export(story.log, SETTINGS, [OffsetRange(LIFECYCLE, 0, 0, 10_000)], tmp_path / "x")
     assert [path.name for path in tmp_path.iterdir()] == ["there.avro"]
+
+
+def test_nothing_of_the_users_is_in_the_way_or_lost(story: Story, tmp_path: Path) -> None:
+    (tmp_path / "a.avro.unfinished").write_text("mine")
+    (tmp_path / "b.avro.unfinished").mkdir()
+    for name in ("a.avro", "b.avro"):
+        export(story.log, SETTINGS, ALL, tmp_path / name)
+    found = sorted(path.name for path in tmp_path.iterdir())
+    assert found == ["a.avro", "a.avro.unfinished", "b.avro", "b.avro.unfinished"]
+    assert (tmp_path / "a.avro.unfinished").read_text() == "mine"
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_of_two_exports_to_one_file_at_once_the_first_to_finish_has_it(
+    story: Story, tmp_path: Path, has_links: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(*_: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    if not has_links:
+        monkeypatch.setattr("os.link", no_links)
+    out = tmp_path / "run.avro"
+    others: list[bytes] = []
+
+    def meanwhile(*_: object) -> None:
+        if not others:
+            others.append(b"")  # it has begun
+            others[0] = export(story.log, SETTINGS, ALL[:1], out).path.read_bytes()
+
+    with pytest.raises(BadInput, match="exists: an export replaces nothing"):
+        export(story.log, SETTINGS, ALL, out, watch=meanwhile)
+    assert out.read_bytes() == others[0] != b""
+    assert list(tmp_path.iterdir()) == [out]
 
 
 def test_what_is_between_two_files_is_told(story: Story, tmp_path: Path) -> None:
