@@ -83,17 +83,19 @@ class Written:
             with suppress(BadInput):  # the topic is not in this file
                 if partition >= (count := log.partitions(topic)):
                     return f"the topic has {plural(count, 'partition')}"
-            with suppress(BadInput):
-                end = self._end(log, partition)
-                if end is not None and last >= end:
-                    return f"the partition ends at {end}"
-        return None
+        end = self._end(partition)
+        return f"the partition ends at {end}" if end is not None and last >= end else None
 
-    def _end(self, log: LogSource, partition: int) -> int | None:
-        if isinstance(log, FileLog):
-            return log.payload_ends.get(partition)
-        end = self._ends[partition] = log.bounds(self._topic, partition).end
-        return end
+    def _end(self, partition: int) -> int | None:
+        """Of files it is known where all of them noted it: another one may have been exported later."""
+        files = [log.payload_ends for log in self._logs if isinstance(log, FileLog)]
+        if len(files) == len(self._logs):
+            return max(one[partition] for one in files) if all(partition in one for one in files) else None
+        for log in self._logs:
+            with suppress(BadInput):
+                if not isinstance(log, FileLog):
+                    self._ends[partition] = log.bounds(self._topic, partition).end
+        return self._ends.get(partition)
 
 
 def batches(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:

@@ -106,7 +106,8 @@ ANCHOR = "anchor"
 
 class Contents(BaseModel):
     """What a file holds. `partitions`: of each topic of the cluster, by its full name, which begins with the prefix.
-    `payload_ends`: where those partitions of the payloads topic ended of which records name what lies behind."""
+    `payload_ends`: where those partitions of the payloads topic ended that are in it to their end, or of which its
+    records name what lies behind."""
 
     model_config = ConfigDict(frozen=True)
 

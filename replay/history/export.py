@@ -89,6 +89,8 @@ def export(
             for record in _read(log, section, watch, "looking for payloads"):
                 referenced.note(record)
     named = referenced.sections()
+    both = zip(ranges, sections, strict=True)
+    to_end = {one.partition: one.end for of, one in both if of.end is None and one.topic == payload_topic}
     bodies = [_read(log, one, watch, str(one)) for one in sections]
     bodies += [_payloads(log, one, referenced, watch) for one in named]
     sections += named
@@ -101,7 +103,7 @@ def export(
         partitions=partitions,
         sections=sections,
         anchor=anchor,
-        payload_ends=log.payload_ends if isinstance(log, FileLog) else referenced.ends,
+        payload_ends=log.payload_ends if isinstance(log, FileLog) else referenced.ends | to_end,
     )
     totals = _written(out, contents, bodies)
     there = sum(total.records for total in totals[len(ranges) : len(ranges) + len(named)])

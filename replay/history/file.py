@@ -62,9 +62,10 @@ class FileLog:
 
     @property
     def payload_ends(self) -> dict[int, int]:
-        """Where partitions of the payloads topic ended, as far as it was noted."""
+        """Where partitions of the payloads topic ended, of those of which all files noted it."""
         noted = [one.payload_ends for one in self.contents]
-        return {partition: max(ends.get(partition, 0) for ends in noted) for ends in noted for partition in ends}
+        known = set.intersection(*map(set, noted))
+        return {partition: max(ends[partition] for ends in noted) for partition in known}
 
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has on the cluster that the files were exported from."""

@@ -12,7 +12,7 @@ from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import Bounds, LogSource
 from rollbook.schemas.codec import ContractViolation, UndecodableRecord
 
-_ORDER = Topic.LEDGER, Topic.DECISIONS, Topic.LIFECYCLE
+_ORDER = Topic.LEDGER, Topic.DECISIONS, Topic.LIFECYCLE, Topic.PAYLOADS
 """Each is written with, or after, those behind it."""
 _SETTLES_S = 2.0
 """How long the partitions of a transaction may take to show it, one after the other."""

@@ -247,12 +247,26 @@ def test_payloads_that_nobody_wrote_are_not_those_that_retention_took(
     file = export(story.log, SETTINGS, ranges, tmp_path / "run.avro", payloads=True).path
     with FileLog([file]) as log:
         again = export(log, SETTINGS, ranges, tmp_path / "again.avro", payloads=True).path
-    with FileLog([file]) as log, FileLog([again]) as other:
-        for of in (story.log, log, other):
+    whole = export(story.log, SETTINGS, [*ranges, OffsetRange(PAYLOADS, 0)], tmp_path / "whole.avro").path
+    with FileLog([file]) as log, FileLog([again]) as other, FileLog([whole]) as third:
+        for of in (story.log, log, other, third):
             report = audit(of, SETTINGS, stretch_of(of, SETTINGS, OffsetRange(LIFECYCLE, 0), None)).report
             assert [one.kind for one in report.findings] == [FindingKind.EVIDENCE_DIFFERS] * 2
             assert all(why in one.what for one in report.findings)
             assert report.checked.gone == 0
+
+
+def test_what_was_written_behind_an_earlier_export_is_no_finding(story: Shown, tmp_path: Path) -> None:
+    early = export(story.log, SETTINGS, [OffsetRange(LIFECYCLE, 0)], tmp_path / "early.avro").path
+    story.payload("x", story.recording("x", 0, story.group("a")))
+    payloads = export(story.log, SETTINGS, [OffsetRange(PAYLOADS, 0)], tmp_path / "payloads.avro").path
+    story.update("u0", [story.group("kept")])
+    ranges = [OffsetRange(LIFECYCLE, 0), OffsetRange(DECISIONS, 0)]
+    late = export(story.log, SETTINGS, ranges, tmp_path / "late.avro").path
+    with FileLog([early, payloads, late]) as log:
+        report = audit(log, SETTINGS, stretch_of(log, SETTINGS, OffsetRange(LIFECYCLE, 0), None)).report
+    assert report.findings == ()
+    assert report.checked.gone == 3
 
 
 def test_what_retention_took_of_payloads_is_no_finding(story: Shown) -> None:
