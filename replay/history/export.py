@@ -83,7 +83,7 @@ def export(
     sections = tuple(_section(log, one, within, run_id) for one, within in resolved)
     check_new(out)
     payload_topic = settings.topic(Topic.PAYLOADS)
-    referenced = Referenced(payload_topic, _ends(log, payload_topic))
+    referenced = Referenced(payload_topic, _ends(log, payload_topic), sections)
     if payloads:
         for section in (one for one in sections if one.topic == settings.topic(Topic.LIFECYCLE)):
             for record in _read(log, section, watch, "looking for payloads"):

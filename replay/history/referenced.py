@@ -3,7 +3,7 @@
 Who may write a record can name anything in it: what cannot be a payload of the log is counted, and passed over.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from rollbook.replay.history.container import Section
@@ -42,12 +42,13 @@ class _Offsets:
 
 class Referenced:
     """The payloads named by the records noted so far. `topic`: where they lie; `end_of`: the first offset of one of its
-    partitions that nothing can have been written at, 0 for one that there is not. `unknown`: how many references were
-    to something else."""
+    partitions that nothing can have been written at, 0 for one that there is not; `beside`: sections that are taken
+    whole, so that what lies there is not taken once more. `unknown`: how many references were to something else."""
 
-    def __init__(self, topic: str, end_of: Callable[[int], int]) -> None:
+    def __init__(self, topic: str, end_of: Callable[[int], int], beside: Iterable[Section] = ()) -> None:
         self._topic = topic
         self._end_of = end_of
+        self._beside = [one for one in beside if one.topic == topic]
         self._offsets: dict[int, _Offsets] = {}
         self.unknown = 0
         self.ends: dict[int, int] = {}
@@ -88,8 +89,10 @@ class Referenced:
             if end:
                 self.ends[partition] = end
             return
+        taken = [one for one in self._beside if one.partition == partition]
         for offset in offsets:
-            self._offsets.setdefault(partition, _Offsets()).add(offset)
+            if not any(one.start <= offset < one.end for one in taken):
+                self._offsets.setdefault(partition, _Offsets()).add(offset)
 
 
 def _ends(offsets: _Offsets) -> tuple[int, int]:

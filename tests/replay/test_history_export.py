@@ -98,6 +98,24 @@ def test_payloads_that_are_gone_are_counted_and_the_rest_is_there(
         assert capsys.readouterr().out.count("not there any more: 4 payload records") == told
 
 
+@pytest.mark.parametrize("within", [(None, None), (None, 3), (2, 5), (4, None)])
+def test_payloads_that_are_asked_for_twice_are_written_once(
+    story: Story, within: tuple[int | None, int | None], tmp_path: Path
+) -> None:
+    """By a range, and by the records that name them; from a file, too, where others are there than asked for."""
+    end = story.log.bounds(PAYLOADS, 0).end
+    path = export(
+        story.log, SETTINGS, [*ALL, OffsetRange(PAYLOADS, 0, *within)], tmp_path / "a.avro", payloads=True
+    ).path
+    with path.open("rb") as file:
+        rows: list[Any] = list(fastavro.reader(file))
+    assert sorted(row["offset"] for row in rows if row["topic"] == PAYLOADS) == list(range(end))
+    with FileLog([path]) as log:
+        assert [one.offset for one in log.read(PAYLOADS, 0, 0, end)] == list(range(end))
+        again = export(log, SETTINGS, [*ALL, OffsetRange(PAYLOADS, 0)], tmp_path / "b.avro", payloads=True)
+    assert sum(total.records for total in again.totals[2:]) == end
+
+
 NOT_OURS: dict[str, dict[str, Any]] = {
     "another topic": {"topic": "elsewhere"},
     "the lifecycle topic": {"topic": LIFECYCLE},
