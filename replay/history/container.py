@@ -114,7 +114,7 @@ class Contents(BaseModel):
     format: int = FORMAT
     writer: str = Field(default_factory=lambda: f"rollbook {version('rollbook')}")
     topic_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$")]
-    partitions: Mapping[_TopicName, int]
+    partitions: Mapping[_TopicName, Annotated[int, Field(ge=1)]]
     sections: tuple[Section, ...]
     anchor: AnchorNote | None = None
     payload_ends: Mapping[int, int] = {}

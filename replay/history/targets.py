@@ -5,11 +5,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rollbook.infra.settings import Settings, Topic
-from rollbook.replay.history.container import Contents, topic_of
+from rollbook.infra.settings import Settings
 from rollbook.replay.history.export import OF_RUNS, ranges_of_run
-from rollbook.replay.history.file import FileLog, contents_at
+from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.held import Held
+from rollbook.replay.history.holding import files_of
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.replay.history.ranges import OffsetRange, check_apart, looks_like_range, parse_range
 from rollbook.replay.history.source import LogSource
@@ -63,7 +63,7 @@ def opened_for(texts: Texts, run_id: str) -> Iterator[Targets]:
     files, wanted = _told_apart(texts)
     for text in wanted:
         raise BadInput(f"{visible(text)} is no file: give exported histories that hold the runs whole")
-    holding = _holding(files, run_id)
+    holding = files_of(files, run_id)
     if files and not holding:
         raise BadInput(f"run {visible(run_id)} is not in {', '.join(map(visible, files))}: export it, too")
     with opened(holding, run_id) as of:
@@ -80,25 +80,6 @@ def _told_apart(texts: Texts) -> tuple[list[Path], list[str]]:
         if "/" in text or text.endswith(".avro"):
             raise BadInput(f"{visible(text)} does not exist: give an exported history, or an offset range")
     return [Path(text) for text in given if text not in wanted], wanted
-
-
-def _holding(files: Sequence[Path], run_id: str) -> list[Path]:
-    """Those with lifecycle records that may be the run's, and what else their cluster's files have of it."""
-    contents = {path: contents_at(path) for path in files}
-    holding = {path: one for path, one in contents.items() if _may_hold(one, run_id, Topic.LIFECYCLE)}
-    for path, one in contents.items():
-        beside = not any(topic_of(of.topic, one.topic_prefix) is Topic.LIFECYCLE for of in one.sections)
-        if beside and _may_hold(one, run_id) and any(map(one.is_of_cluster, holding.values())):
-            holding[path] = one
-    return [path for path in files if path in holding]
-
-
-def _may_hold(contents: Contents, run_id: str, of: Topic | None = None) -> bool:
-    return any(
-        section.run in (None, run_id)
-        for section in contents.sections
-        if of in (None, topic_of(section.topic, contents.topic_prefix))
-    )
 
 
 def _in_kafka(log: LogSource, settings: Settings, wanted: Sequence[str], run_id: str | None) -> Sequence[OffsetRange]:

@@ -322,6 +322,45 @@ def test_of_files_of_several_clusters_those_of_the_run_are_taken(story: Story, r
         assert of.log.names == f"{runs[0]}, {own}"
 
 
+def one_of(run: str, learner: str, tasks: Sequence[str] = ("g", "h", "i")) -> Story:
+    """A run on a cluster of its own, whose topics have the same names."""
+    made = Story(run, learner_id=learner).opened()
+    for number, task in enumerate(tasks):
+        made.update(f"u{number}", [made.group(task)])
+    return made
+
+
+def test_runs_of_two_clusters_whose_topics_have_the_same_names_are_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Parts of a log in which the run says nothing belong to it; what is of the other is left out, payloads too."""
+    a, b = one_of("run-a", "learner-a"), one_of("run-b", "learner-b")
+    for number in range(5):
+        a.log.append(LIFECYCLE, 0, b"run-c", b"%d" % number)
+        b.log.append(LIFECYCLE, 0, b"run-d", b"%d" % number)
+    of_a = [
+        written(a, tmp_path / "a-0.avro", OffsetRange(LIFECYCLE, 0, None, a.end - 5), OffsetRange(DECISIONS, 0)),
+        written(a, tmp_path / "a-1.avro", OffsetRange(LIFECYCLE, 0, a.end - 5)),
+        written(a, tmp_path / "a-2.avro", OffsetRange(PAYLOADS, 0)),
+    ]
+    of_b = [
+        written(b, tmp_path / "b-0.avro", *ALL),
+        written(b, tmp_path / "b-1.avro", OffsetRange(PAYLOADS, 0)),
+    ]
+    for files in ([*of_a, *of_b], [*of_b, *of_a]):
+        for run, own in (("run-a", of_a), ("run-b", of_b)):
+            with opened_for(files, run) as of:
+                assert isinstance(of.log, FileLog)
+                assert of.log.names == ", ".join(own)
+    assert told(capsys, "diff", "run-a", "run-b", *of_a, *of_b).startswith("SAME")
+
+
+def test_a_run_of_the_same_name_on_two_clusters_is_not_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = one_of("run-a", "learner-a"), one_of("run-a", "learner-b")
+    files = [written(one, tmp_path / f"{one.learner_id}.avro", *ALL) for one in (a, b)]
+    assert "hold different records at" in told(capsys, "diff", "run-a", "run-a", *files, code=2)
+
+
 def test_what_belongs_to_no_run_is_asked_without_one(whole: str, capsys: pytest.CaptureFixture[str]) -> None:
     for command in (["show"], ["export", "--out", "x.avro"]):
         refusal = told(capsys, "history", *command, "--run", "run-a", whole, "payloads:0:-", code=2)

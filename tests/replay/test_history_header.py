@@ -85,6 +85,7 @@ def test_a_header_that_was_changed_alone_is_told(file: Path) -> None:
     [
         ("topic_prefix", ESCAPE),
         ("partitions", {ESCAPE: 1}),
+        ("partitions", {LIFECYCLE: 0, DECISIONS: 1}),
         ("sections", [{"topic": ESCAPE, "partition": 0, "start": 0, "end": 1}]),
         (
             "anchor",
