@@ -17,6 +17,8 @@ from rollbook.replay.history.source import Bounds, OutOfRange, StoredRecord, pla
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
 
+_MAGIC = b"Obj\x01"
+
 
 @dataclass(frozen=True, slots=True)
 class Changed:
@@ -180,10 +182,7 @@ class FileLog:
 
     def _take(self, path: Path) -> None:
         """Look through the file once: what it holds, and where."""
-        try:
-            file = self._open.enter_context(path.open("rb"))
-        except OSError as fault:
-            raise _unreadable(path, fault) from None
+        file = self._open.enter_context(_opened(path))
         blocks = _blocks(file, path)
         contents, totals = contents_of(blocks.metadata, visible(path))
         self.contents.append(contents)
@@ -228,9 +227,26 @@ class FileLog:
 
 def contents_at(path: Path) -> Contents:
     """What a file says it holds, without a look at its records. Raises BadInput."""
+    with _opened(path) as file:
+        return contents_of(_blocks(file, path).metadata, visible(path))[0]
+
+
+def is_container(path: Path) -> bool:
+    """Whether a file begins as an Avro object container does, whatever its name."""
     try:
         with path.open("rb") as file:
-            return contents_of(_blocks(file, path).metadata, visible(path))[0]
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
+
+
+def _opened(path: Path) -> IO[bytes]:
+    try:
+        if not (path.is_file() or path.is_dir()) and path.exists():
+            raise BadInput(
+                f"{visible(path)} is a pipe or a device, and a history is read from many places: make it a file first"
+            )
+        return path.open("rb")
     except OSError as fault:
         raise _unreadable(path, fault) from None
 

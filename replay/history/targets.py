@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rollbook.infra.settings import Settings
 from rollbook.replay.history.export import OF_RUNS, ranges_of_run
-from rollbook.replay.history.file import FileLog
+from rollbook.replay.history.file import FileLog, is_container
 from rollbook.replay.history.held import Held
 from rollbook.replay.history.holding import files_of
 from rollbook.replay.history.kafka import KafkaLog
@@ -34,7 +34,7 @@ def is_history(text: str) -> bool:
     path = Path(text)
     if not path.exists():
         return looks_like_range(text) or text.endswith(".avro")
-    return path.is_file() and path.suffix == ".avro"
+    return not path.is_dir() and (not path.is_file() or path.suffix == ".avro" or is_container(path))
 
 
 Texts = Sequence[str | Path]

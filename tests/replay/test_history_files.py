@@ -2,6 +2,7 @@
 passes over a gap."""
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -386,6 +387,23 @@ def test_ranges_that_overlap_are_refused_by_every_command(whole: str, capsys: py
     ranges = ["lifecycle:0:0-20", "lifecycle:0:19-"]
     for command in (["audit"], ["replay"], ["history", "show"], ["materialize", "--out", "x"]):
         assert "overlap: give each offset once" in told(capsys, *command, whole, *ranges, code=2)
+
+
+def test_a_history_is_known_by_what_it_is_and_not_by_its_name(
+    whole: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    other = Path(whole).rename(tmp_path / "history.of-march")
+    assert "4 committed updates: 4 pass" in told(capsys, "replay", str(other))
+    (tmp_path / "notes.txt").write_text("Obj")
+    assert "is a file, a bundle is a folder" in told(capsys, "replay", str(tmp_path / "notes.txt"), code=2)
+
+
+def test_a_pipe_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody writes to this one: who opened it would wait for ever."""
+    pipe = str(tmp_path / "pipe")
+    os.mkfifo(pipe)
+    for command in (["audit"], ["replay"], ["history", "show"], ["diff", "run-a", "run-b"]):
+        assert "is a pipe or a device" in told(capsys, *command, pipe, code=2)
 
 
 def test_one_text_in_place_of_a_list_is_told(whole: str) -> None:
