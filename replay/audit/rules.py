@@ -1,5 +1,6 @@
 """Other admission rules for a what-if: which limits are put in place of the run's own."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,6 +12,7 @@ from rollbook.schemas.types import ContractViolation
 
 _NUMBERS: dict[str, type[int] | type[float]] = {"max_lag": int, "max_mean_abs_log_ratio": float}
 _CHOICES: dict[str, type[StrEnum]] = {"lag_unit": LagUnit, "drift_gate": DriftGate}
+_PLAIN = re.compile(r"[A-Za-z0-9.-][A-Za-z0-9.+-]*")
 _FORMS = {
     "max_lag": "a whole number from 0 on",
     "lag_unit": "depth or ordinal",
@@ -64,6 +66,8 @@ def parse_instead(texts: Sequence[str]) -> Instead:
 
 def _value(name: str, text: str) -> object:
     try:
+        if not _PLAIN.fullmatch(text):  # Python takes `1_0`, ` 1`, `+1` and the digits of every script
+            raise ValueError(text)
         return _NUMBERS[name](text) if name in _NUMBERS else _CHOICES[name](text)
     except ValueError:
         raise BadInput(f"--with {name}={visible(text)}: it must be {_FORMS[name]}") from None
