@@ -1,8 +1,7 @@
 """What if: the history of a run judged under other admission rules.
 
-    with opened(["my-run.avro"], "my-run") as of:
-        stretch = stretch_of(of.log, of.settings, None, "my-run")
-        report = what_if(of.log, stretch, Instead(max_lag=2))
+    with open_history("my-run.avro", run="my-run") as history:
+        (report,) = history.what_if(Instead(max_lag=2))
 
 A refusal changes what follows it: the row leaves its update, the trainer commits another one, the next policy has other
 weights, and those generate other rows. No log holds what never happened. To fold the records that there are under

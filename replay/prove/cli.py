@@ -6,14 +6,10 @@ from typing import Annotated
 
 import typer
 
-from rollbook.infra.settings import Topic
-from rollbook.replay.audit.audit import stretch_of
-from rollbook.replay.audit.decisions import Stretch
+from rollbook.replay.histories import open_history
 from rollbook.replay.history.options import Heads, TargetTexts
 from rollbook.replay.history.progress import progress
-from rollbook.replay.history.targets import Targets, opened
 from rollbook.replay.prove.asked import read_asked
-from rollbook.replay.prove.prove import OfPolicy, prove
 from rollbook.replay.prove.report import lines, plain
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
@@ -69,8 +65,8 @@ def prove_command(
     if absent is None and redaction_key is not None:
         raise BadInput("--redaction-key says how the names of --absent FILE were published: give them, or leave it out")
     asked = None if absent is None else read_asked(absent, key=_key(redaction_key))
-    with opened(targets or (), run) as of, progress() as watch:
-        proof = prove(of.log, _stretch(of, run), OfPolicy(policy, artifact), asked=asked, heads=head or (), watch=watch)
+    with progress() as watch, open_history(*(targets or ()), run=run, watch=watch) as history:
+        proof = history.prove(policy=policy, artifact=artifact, asked=asked, heads=head or ())
     if as_json:
         for one in plain(proof):
             print(json.dumps(one))
@@ -93,10 +89,3 @@ def _key(path: Path | None) -> bytes:
     if not key.strip():
         raise BadInput(f"{visible(path)} is empty: give the key of the redaction")
     return key
-
-
-def _stretch(of: Targets, run: str) -> Stretch:
-    lifecycle = of.settings.topic(Topic.LIFECYCLE)
-    if of.are_named and (len(of.ranges) > 1 or of.ranges[0].topic != lifecycle):
-        raise BadInput(f"name one range of {lifecycle}, or none for all of the run")
-    return stretch_of(of.log, of.settings, of.ranges[0] if of.are_named else None, run)

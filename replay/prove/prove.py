@@ -1,8 +1,7 @@
 """Prove: a policy's lineage out of a run's derived decisions, and everything that was trained on along it.
 
-    with opened(["my-run.avro"], "my-run") as of:
-        stretch = stretch_of(of.log, of.settings, None, "my-run")
-        proof = prove(of.log, stretch, OfPolicy(version=12), asked=read_asked(Path("eval.txt")))
+    with open_history("my-run.avro", run="my-run") as history:
+        proof = history.prove(policy=12, asked=read_asked(Path("eval.txt")))
         assert proof.absence.proven
 
 The log is read twice: once to derive every decision and to note policies and commits, once more for the trajectories of

@@ -41,7 +41,9 @@ def _of_the_ledger(log: LogSource, stretch: Stretch, deriver: Deriver) -> Iterat
     end = deriver.decided_to if deriver.undecided else stretch.within.end
     try:
         kept = read_ledger(log, topic, stretch.partition, deriver.ledger.topic_partitions, stretch.run_id)
-        if deriver.decided_to <= kept.next_offset <= end:
+        if (foreign := kept.no_position()) is not None:
+            yield foreign
+        elif deriver.decided_to <= kept.next_offset <= end:
             yield from kept.differences(deriver.ledger, stretch.run_id)
     except NotHere:
         return

@@ -11,8 +11,8 @@ from rollbook.schemas.records.decision import Decision
 
 
 def check_joined(log: LogSource, stretch: Stretch) -> None:
-    """Raises BadInput where the files' lifecycle or decisions of the stretch's partition have a gap, wherever it lies:
-    the stretch ends before it where nobody named its end. What lies in Kafka has none."""
+    """Raises BadInput where the files' lifecycle or decisions of the stretch's partition have a gap, wherever it lies.
+    What lies in Kafka has none."""
     if not isinstance(log, FileLog):
         return
     for topic in (stretch.lifecycle, stretch.decisions):

@@ -394,6 +394,9 @@ def test_a_history_that_was_rewritten_is_told_by_the_compacted_ledger(story: Sto
     rewritten(story, hash_of("sums"), hash_of("clean"))
     with pytest.raises(BadInput, match=rf"^{ledger}:0@\d+: row .*: the compacted ledger is not what"):
         proof(story, 2, "sums")
+    at = story.log.append(ledger, 0, position_key(0), b"x")
+    with pytest.raises(BadInput, match=rf"^{ledger}:0@{at}: row .*: the compacted ledger is not what"):
+        proof(story, 2, "sums")
 
 
 @pytest.mark.parametrize(
