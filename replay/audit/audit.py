@@ -23,8 +23,6 @@ from rollbook.replay.text import plural, visible
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.partition import partition_of
 
-_MOST_FINDINGS = 100
-
 
 @dataclass(frozen=True, slots=True)
 class Head:
@@ -51,6 +49,8 @@ class AuditReport:
     checked: Checked
     findings: tuple[Finding, ...]
     unchecked: tuple[str, ...]
+    more: int = 0
+    """Findings besides, which were only counted."""
     bundles: int = 0
     """How many were held against the log, where any were given."""
 
@@ -122,11 +122,12 @@ def audit(
         watch,
     )
     findings = folding.findings
-    findings += [finding for file in logs for finding in _changed(file)]
-    findings += [] if anchor is None else anchor.check()
+    for file in logs:
+        findings.take(_changed(file))
+    findings.take(() if anchor is None else anchor.check())
     for one in anchors_within(log, stretch):
         folding.fold(one.note.next_offset)
-        findings += () if folding.differs else (*one.check(), *one.differences(ledger, stretch.run_id))
+        findings.take(() if folding.differs else (*one.check(), *one.differences(ledger, stretch.run_id)))
     if not folding.differs:
         folding.fold(stretch.within.end)
     folding.check_tail()
@@ -137,14 +138,16 @@ def audit(
             folding.check_ledger(settings.topic(Topic.LEDGER))
         except NotHere as reason:
             unchecked.append(f"the compacted ledger: {reason}")
-    findings += folding.finish()
+    findings.take(folding.finish())
     of_checkpoints, untold = chains.unknown_checkpoints(logs, stretch)
-    findings += [*of_checkpoints, *chains.unknown_heads(stretch)]
+    findings.take(of_checkpoints)
+    for of_head in chains.unknown_heads(stretch):
+        findings.add(of_head)
     if untold:
         unchecked.append(
             f"chain heads of {plural(untold, 'checkpoint')}: of decisions before the anchor, not to be had"
         )
-    if not findings and not may_be_empty:
+    if not findings.first and not may_be_empty:
         check_decided(stretch, folding.decided, folding.undecided)
     report = AuditReport(
         lifecycle=stretch.lifecycle,
@@ -155,7 +158,8 @@ def audit(
         undecided=folding.undecided,
         heads=tuple(_heads(ledger, stretch.run_id)),
         checked=folding.checked,
-        findings=tuple(findings[:_MOST_FINDINGS]),
+        findings=tuple(findings.first),
+        more=findings.more,
         unchecked=(*_unchecked(folding.checked if payloads else None), *unchecked),
     )
     return Audited(report, ledger, folding.decided_to, folding.decisions)

@@ -1,7 +1,10 @@
-"""What an audit can find: kinds, each with what it means, and one finding with both sides."""
+"""What an audit can find: kinds, each with what it means, one finding with both sides, and the first of many."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from enum import StrEnum
+
+_MOST = 100
 
 
 class FindingKind(StrEnum):
@@ -53,3 +56,23 @@ class Finding:
     what: str
     said: dict[str, str]
     derived: dict[str, str]
+
+
+@dataclass(slots=True)
+class Findings:
+    """The first of them, and how many `more` there are: of a history that does not fit at all as many as of rows."""
+
+    first: list[Finding] = field(default_factory=list)
+    more: int = 0
+
+    def add(self, one: Finding) -> None:
+        """One of which there are few: it is kept, however many there are of others."""
+        self.first.append(one)
+
+    def take(self, found: Iterable[Finding]) -> None:
+        """Some of which there may be any number."""
+        for one in found:
+            if len(self.first) < _MOST:
+                self.first.append(one)
+            else:
+                self.more += 1

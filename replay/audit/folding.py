@@ -8,7 +8,7 @@ from rollbook.processors.ledger.fold import Ledger
 from rollbook.replay.audit.chains import Chains
 from rollbook.replay.audit.decisions import Deriver, Differs, Stretch, no_decision
 from rollbook.replay.audit.evidence import Checked, EvidenceCheck
-from rollbook.replay.audit.findings import Finding, FindingKind
+from rollbook.replay.audit.findings import Finding, FindingKind, Findings
 from rollbook.replay.audit.ledger import Kept, NotHere, read_ledger
 from rollbook.replay.history.decisions import DecisionLog
 from rollbook.replay.history.file import FileLog
@@ -34,7 +34,7 @@ class Folding:
     chains: Chains
     evidence: EvidenceCheck | None
     watch: Watch
-    findings: list[Finding] = field(default_factory=list)
+    findings: Findings = field(default_factory=Findings)
     differs: bool = False
     decided: int = 0
     undecided: int = 0
@@ -62,9 +62,9 @@ class Folding:
                     self.watch("folded", derived.stored.offset - within.first, size)
                 self.chains.take(derived)
                 if self.evidence is not None:
-                    self.findings += self.evidence.take(derived)
+                    self.findings.take(self.evidence.take(derived))
         except Differs as difference:
-            self.findings.append(difference.finding)
+            self.findings.add(difference.finding)
             self.differs = True
         self.watch("folded", size, size)
         if deriver.decided:
@@ -89,9 +89,9 @@ class Folding:
             return
         try:
             with no_decision():
-                self.findings += self._gone_behind_the_end()
+                self.findings.take(self._gone_behind_the_end())
         except Differs as foreign:
-            self.findings.append(foreign.finding)
+            self.findings.add(foreign.finding)
 
     def _is_to_end(self) -> bool:
         return self.stretch.is_open or self.stretch.within.end >= self._log_end
@@ -133,17 +133,18 @@ class Folding:
         """Of a file it is what its decisions lead to, or something before."""
         of = self.stretch
         if (foreign := kept.no_position()) is not None:
-            self.findings.append(foreign)
+            self.findings.add(foreign)
             return
         stands, undecided = kept.next_offset, self._undecided_before(kept.next_offset)
         if self.decided_to <= stands <= self.end and undecided is None:
-            self.findings += kept.differences(self.ledger, of.run_id)
+            self.findings.take(kept.differences(self.ledger, of.run_id))
+            self.uncounted = kept.apart
         elif stands < self.decided_to or not self._is_whole(kept.topic):
             raise self._elsewhere(kept)
         elif undecided is not None:
-            self.findings.append(self._undecided(kept, undecided.place))
+            self.findings.add(self._undecided(kept, undecided.place))
         else:
-            self.findings.append(kept.misplaced("it is behind the end of the lifecycle", self.end))
+            self.findings.add(kept.misplaced("it is behind the end of the lifecycle", self.end))
 
     def _undecided_before(self, offset: int) -> StoredRecord | None:
         """The first record without a decision, of those below an offset."""
@@ -159,12 +160,12 @@ class Folding:
         while True:
             kept = read_ledger(self.log, topic, *self._of_ledger)
             if (foreign := kept.no_position()) is not None:
-                self.findings.append(foreign)
+                self.findings.add(foreign)
                 return
             stands = kept.next_offset
             wanted = stands if of.is_open else min(stands, of.within.end)
             if of.is_open and stands > (end := self._log_end):
-                self.findings.append(kept.misplaced("it is behind the log's end", end))
+                self.findings.add(kept.misplaced("it is behind the log's end", end))
                 return
             if wanted > self.folded_to:
                 self.fold(wanted)
@@ -175,11 +176,12 @@ class Folding:
                 break
             time.sleep(_PAUSE_S)
         if self.decided_to <= stands <= self.folded_to:
-            self.findings += kept.differences(self.ledger, of.run_id)
+            self.findings.take(kept.differences(self.ledger, of.run_id))
+            self.uncounted = kept.apart
         elif stands < self.decided_to:
-            self.findings.append(kept.misplaced("it is before the end of the decisions", self.decided_to))
+            self.findings.add(kept.misplaced("it is before the end of the decisions", self.decided_to))
         elif wanted > self.folded_to:
-            self.findings.append(self._undecided(kept, self.undecided_at))
+            self.findings.add(self._undecided(kept, self.undecided_at))
         else:
             raise self._elsewhere(kept)
 

@@ -38,6 +38,8 @@ def lines(report: AuditReport) -> Iterator[str]:
         yield f"  not checked: {visible(text, 1000)}"
     for finding in report.findings:
         yield from _finding(finding)
+    if report.more:
+        yield f"  ... and {report.more:,} more"
 
 
 def _finding(finding: Finding) -> Iterator[str]:
@@ -83,6 +85,7 @@ def plain(report: AuditReport) -> dict[str, Any]:
             }
             for one in report.findings
         ],
+        "more_findings": report.more,
         "unchecked": list(report.unchecked),
     }
 

@@ -15,6 +15,7 @@ from rollbook.replay.audit.anchor import Anchor, anchor_of
 from rollbook.replay.audit.audit import AuditReport, audit, stretch_of
 from rollbook.replay.audit.findings import FindingKind
 from rollbook.replay.audit.lookup import Lookup
+from rollbook.replay.audit.report import lines, plain
 from rollbook.replay.audit.seal import seal
 from rollbook.replay.history.export import export
 from rollbook.replay.history.file import FileLog
@@ -213,6 +214,21 @@ def test_the_rows_of_a_large_admit_are_looked_up_some_at_a_time(story: Shown, mo
     story.reserve("u0", [*story.group("a", [1.0, 0.0, 1.0]), *story.group("b")])
     assert audited(story).checked.admits == 5
     assert together == [4, 4, 2], "the log-probs of each row, and of its segment"
+
+
+def test_of_very_many_findings_the_rest_is_counted_and_what_differs_behind_them_is_told(
+    story: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rollbook.replay.audit.evidence._AT_ONCE", 1)
+    monkeypatch.setattr("rollbook.replay.audit.findings._MOST", 2)
+    story.reserve("u0", [*story.group("lie", [1.0, 0.0, 1.0]), *story.group("lied")])
+    story.reserve("u1", story.group("b"))
+    story.log.remove(LIFECYCLE, 0, story.end - 1)
+    report = audited(story)
+    assert [one.kind for one in report.findings] == [FindingKind.DRIFT_DIFFERS] * 2 + [FindingKind.RECORD_GONE]
+    assert report.more == 3, "rows of five"
+    assert list(lines(report))[-1] == "  ... and 3 more"
+    assert plain(report)["more_findings"] == 3
 
 
 @dataclass
