@@ -15,9 +15,8 @@ from rollbook.replay.histories import open_history
 from rollbook.replay.history.options import TargetTexts
 from rollbook.replay.history.progress import progress
 from rollbook.replay.materialize.form import BundleFormat, Form
-from rollbook.replay.materialize.materialize import Wanted
 from rollbook.replay.materialize.report import MEANING, MaterializeReport, Problem, Written
-from rollbook.replay.materialize.walk import wanted_of
+from rollbook.replay.materialize.walk import Wanted, wanted_of
 from rollbook.replay.text import plural, visible
 from rollbook.schemas.errors import AnswerNo, BadInput
 

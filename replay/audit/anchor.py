@@ -2,7 +2,6 @@
 gone. It is part of a sealed file."""
 
 import hashlib
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,14 +11,13 @@ from rollbook.processors.ledger.rebuild import Rebuild
 from rollbook.replay.audit.decisions import Stretch
 from rollbook.replay.audit.findings import Finding, FindingKind
 from rollbook.replay.audit.ledger import Kept
+from rollbook.replay.audit.noted import noted_digest
 from rollbook.replay.history.container import AnchorNote
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import LogSource
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
-
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +47,9 @@ class Anchor:
 
     def differences(self, ledger: Ledger, run_id: str | None) -> Iterator[Finding]:
         """What is not as in a ledger that was folded up to it, row by row, of one run or of all that it has."""
-        note, run_id = self.note, run_id or self.note.run
-        rebuild = Rebuild(note.partition, note.topic_partitions, run_id)
-        for key, value in self.rows:
-            rebuild.take(key, value)
-        kept = Kept(self.place, note.partition, rebuild, dict.fromkeys((key for key, _ in self.rows), self.place))
+        run_id = run_id or self.note.run
+        places = dict.fromkeys((key for key, _ in self.rows), self.place)
+        kept = Kept(self.place, self.note.partition, self._rebuilt(run_id), places)
         for finding in kept.differences(ledger, run_id):
             yield replace(finding, kind=FindingKind.ANCHOR_DIFFERS, place=self.place)
 
@@ -77,21 +73,20 @@ class Anchor:
     def ledger(self, stretch: Stretch) -> Ledger:
         """The state to fold the stretch into. Raises BadInput where it does not fit it."""
         self.check_fits(stretch)
-        rebuild = Rebuild(self.note.partition, self.note.topic_partitions, stretch.run_id)
+        return self._rebuilt(stretch.run_id).ledger()
+
+    def _rebuilt(self, run_id: str | None) -> Rebuild:
+        rebuild = Rebuild(self.note.partition, self.note.topic_partitions, run_id)
         for key, value in self.rows:
             rebuild.take(key, value)
-        return rebuild.ledger()
+        return rebuild
 
 
 def anchor_of(path: Path, *, even_changed: bool = False, noted: str | None = None) -> Anchor:
     """The anchor of a sealed file; `even_changed`: as an audit takes it, which tells what does not fit; `noted`: its
     digest, as it was noted elsewhere. Raises BadInput for a file that has none and for what is no digest, NotTheLog for
     a file that was changed."""
-    noted = None if noted is None else noted.strip().lower()
-    if noted is not None and not _DIGEST.fullmatch(noted):
-        raise BadInput(
-            f"'{visible(noted)}' is no anchor's digest: give its 64 hexadecimal digits, as the seal printed it"
-        )
+    noted = None if noted is None else noted_digest(noted, "anchor's digest", "the seal printed it")
     with FileLog([path]) as log:
         for note, _, stored in log.anchors(even_changed=even_changed):
             rows = tuple((record.key or b"", record.value or b"") for record in stored)

@@ -223,7 +223,7 @@ def _compare(given: Given, said: dict[str, Path], derived: dict[str, Path]) -> I
             count += 1
             if count > _MOST:
                 return
-            yield _finding(given, f"{name}/{file}".rstrip("/."), *_sides(file, there.get(file), made.get(file)))
+            yield _finding(given, f"{name}/{file}".rstrip("/."), *_sides(there.get(file), made.get(file)))
 
 
 def _files(place: Path) -> dict[str, bytes]:
@@ -232,7 +232,7 @@ def _files(place: Path) -> dict[str, bytes]:
     return {str(one.relative_to(place)): one.read_bytes() for one in place.rglob("*") if one.is_file()}
 
 
-def _sides(name: str, said: bytes | None, derived: bytes | None) -> tuple[dict[str, str], dict[str, str]]:
+def _sides(said: bytes | None, derived: bytes | None) -> tuple[dict[str, str], dict[str, str]]:
     if said is None or derived is None:
         return {"file": _NONE if said is None else "there"}, {"file": _NONE if derived is None else "there"}
     try:

@@ -1,6 +1,5 @@
 """Chain heads that were noted, by checkpoints in the log or elsewhere by whoever asks: each must be some decision's."""
 
-import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -8,13 +7,13 @@ from dataclasses import dataclass
 
 from rollbook.replay.audit.decisions import Derived, Stretch
 from rollbook.replay.audit.findings import Finding, FindingKind
+from rollbook.replay.audit.noted import noted_digest
 from rollbook.replay.history.source import LogSource
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.update import CheckpointSaved
 
 _REMEMBERED = 65_536
-_HEAD = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +86,4 @@ class Chains:
 
 def noted_heads(texts: Iterable[str]) -> frozenset[str]:
     """Chain heads as given. Raises BadInput for what is none."""
-    found = frozenset(text.strip().lower() for text in texts)
-    for text in found:
-        if not _HEAD.fullmatch(text):
-            raise BadInput(
-                f"head '{visible(text)}' is no chain head: give its 64 hexadecimal digits, as audits print it"
-            )
-    return found
+    return frozenset(noted_digest(text, "chain head", "audits print it") for text in texts)
