@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import dropwhile
 
+from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.source import LogSource, StoredRecord
 from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode_as
 from rollbook.schemas.errors import BadInput
@@ -53,6 +54,9 @@ class DecisionLog:
         """The decisions at offsets [start, end) of their own topic; left out: from the first, to the last."""
         start = self.bounds.first if start is None else start
         end = self.bounds.end if end is None else end
+        if isinstance(self._log, FileLog):
+            # Who looks a decision up reads no further, and would not be told that the file was changed.
+            self._log.check(self.topic, self.partition)
         if start < end:
             for stored in self._log.read(self.topic, self.partition, start, end):
                 decided = Decided(stored, _decode(stored))

@@ -139,6 +139,11 @@ class FileLog:
             if part.total_found() != part.total:
                 yield Changed(part.path, part.section, part.total_found(), part.total)
 
+    def check(self, topic: str, partition: int) -> None:
+        """Raises NotTheLog where they do not hold what was exported of a partition."""
+        for part in self._found(topic, partition):
+            part.check()
+
     def close(self) -> None:
         self._open.close()
 

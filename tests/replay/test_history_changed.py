@@ -81,6 +81,21 @@ def test_every_command_tells_it(honest: Path, topic: str, tmp_path: Path, capsys
     assert not (out / "bundles").exists() or list((out / "bundles").iterdir()) == []
 
 
+@pytest.mark.parametrize("place", [0, 5, 9, -1])
+def test_who_looks_decisions_up_is_told_before_he_makes_anything_of_them(
+    honest: Path, place: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = changed(honest, DECISIONS, place), tmp_path / "bundles"
+    for command in (
+        ["materialize", file, "--run", RUN, "--update", "u0", "--out", str(out)],
+        ["replay", file, "lifecycle:0:-12"],
+        ["prove", "--run", RUN, "--policy", "0", file],
+    ):
+        assert rollbook(command) == 2, command
+        assert f"changed.avro: {DECISIONS}:0:0-" in capsys.readouterr().err, command
+    assert not out.exists() or list(out.iterdir()) == []
+
+
 def test_payloads_are_told_where_they_are_read(
     honest: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
