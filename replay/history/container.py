@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, Self
 
 import fastavro
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rollbook.infra.settings import Topic
 from rollbook.replay.history.source import StoredRecord
@@ -119,6 +119,18 @@ class Contents(BaseModel):
     anchor: AnchorNote | None = None
     payload_ends: Mapping[int, int] = {}
 
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        for one in (one for one in self.sections if one.topic != ANCHOR):
+            if not one.topic.startswith(self.topic_prefix):
+                raise ValueError(f"{one} is of no topic with prefix {self.topic_prefix}")
+            if one.start > one.end or one.partition >= self.partitions.get(one.topic, 0):
+                raise ValueError(f"{one} is no range of the cluster's")
+        of_anchors = [at for at, one in enumerate(self.sections) if one.topic == ANCHOR]
+        if of_anchors != ([] if self.anchor is None else [len(self.sections) - 1]):
+            raise ValueError("the rows of an anchor are the last section")
+        return self
+
     def is_of_cluster(self, other: "Contents") -> bool:
         """Whether both can be of one cluster, by the topics that both say something of."""
         shared = self.partitions.keys() & other.partitions.keys()
@@ -199,8 +211,8 @@ def contents_of(metadata: Mapping[str, str], place: str) -> tuple[Contents, tupl
         contents = Contents.model_validate_json(metadata[_HISTORY])
     except ValidationError as error:
         problem = error.errors()[0]
-        where = ".".join(map(str, problem["loc"]))
-        raise _damaged(place, visible(f"{where}: {problem['msg']}")) from None
+        told = (".".join(map(str, problem["loc"])), problem["msg"].removeprefix("Value error, "))
+        raise _damaged(place, visible(": ".join(filter(None, told)))) from None
     if metadata.get(_HISTORY_DIGEST, digest := _sha256(metadata[_HISTORY])) != digest:
         raise _damaged(place, f"{_HISTORY} is not what was written there")
     if contents.format > FORMAT:

@@ -11,7 +11,7 @@ import fastavro
 import pytest
 
 from rollbook.infra.cli import run as rollbook
-from rollbook.replay.history.container import RECORD, Contents, write
+from rollbook.replay.history.container import ANCHOR, RECORD, Contents, write
 from rollbook.replay.history.export import export
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.ranges import OffsetRange
@@ -19,6 +19,12 @@ from rollbook.schemas.errors import BadInput
 from rollbook.tests.replay.story import DECISIONS, LIFECYCLE, SETTINGS, Story
 
 ESCAPE = "\x1b[31mred"
+
+
+def section(**changed: object) -> list[dict[str, object]]:
+    """Two, of which the last is another."""
+    honest = {"topic": DECISIONS, "partition": 0, "start": 0, "end": 5}
+    return [honest, {**honest, **changed}]
 
 
 @pytest.fixture
@@ -72,7 +78,7 @@ def test_a_header_that_was_changed_alone_is_told(file: Path) -> None:
     with FileLog([file]) as log:
         sections = json.loads(log.contents[0].model_dump_json())["sections"]
     sections[0]["end"] += 1_000
-    for key, value in (("sections", sections), ("topic_prefix", "u."), ("writer", "somebody")):
+    for key, value in (("sections", sections), ("partitions", {LIFECYCLE: 9, DECISIONS: 1}), ("writer", "x")):
         with pytest.raises(BadInput, match=r"damaged export \(rollbook.history is not what was written there\)"):
             FileLog([with_metadata(file, history_with(key, value, digest=False))])
         path = with_metadata(file, history_with(key, value, digest=True))
@@ -102,6 +108,27 @@ def test_names_that_no_topic_has_are_refused_and_drawn_nowhere(
     told = capsys.readouterr()
     assert "is a damaged export" in told.err
     assert "\x1b" not in told.out + told.err
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("topic_prefix", "u.", "is of no topic with prefix u."),
+        ("partitions", {LIFECYCLE: 1}, f"{DECISIONS}:0:0-"),
+        ("sections", section(topic=LIFECYCLE, partition=1), "is no range of the cluster's"),
+        ("sections", section(topic=LIFECYCLE, start=6), f"{LIFECYCLE}:0:6-5 is no range of the cluster's"),
+        ("sections", section(topic=ANCHOR), "the rows of an anchor are the last section"),
+        (
+            "anchor",
+            {"lifecycle": "t", "partition": 0, "topic_partitions": 1, "next_offset": 1, "digest": "0" * 64},
+            "the rows of an anchor are the last section",
+        ),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(file: Path, key: str, value: object, told: str) -> None:
+    with pytest.raises(BadInput, match="is a damaged export") as problem:
+        FileLog([with_metadata(file, history_with(key, value, digest=True))])
+    assert told in str(problem.value)
 
 
 def test_digests_that_are_none_are_refused(file: Path) -> None:

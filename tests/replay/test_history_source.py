@@ -24,6 +24,7 @@ from rollbook.tests.replay.memory_log import MemoryLog
 
 TRANSACTIONS = ((3, True), (2, True), (2, False), (1, True))
 """How many records, and whether they are committed; each is followed by a marker."""
+DECISIONS = Settings().topic(Topic.DECISIONS)
 COMMITTED = [0, 1, 2, 4, 5, 10]
 END = 12
 
@@ -39,13 +40,13 @@ class Filled:
 @contextmanager
 def in_memory() -> Iterator[Filled]:
     log = MemoryLog()
-    log.append("decisions", 0, b"k", b"v0")
+    log.append(DECISIONS, 0, b"k", b"v0")
     for offset in range(1, END):
         if offset in COMMITTED:
-            log.append("decisions", 0, b"k", b"v%d" % offset)
+            log.append(DECISIONS, 0, b"k", b"v%d" % offset)
         else:
-            log.marker("decisions", 0)
-    yield Filled(log, "decisions")
+            log.marker(DECISIONS, 0)
+    yield Filled(log, DECISIONS)
 
 
 @contextmanager
@@ -56,7 +57,7 @@ def in_files(folder: Path) -> Iterator[Filled]:
         for name, (start, end) in parts.items():
             export(made.log, settings, [OffsetRange(made.topic, 0, start, end)], folder / f"{name}.avro")
     with FileLog([folder / f"{name}.avro" for name in parts]) as log:
-        yield Filled(log, "decisions")
+        yield Filled(log, DECISIONS)
 
 
 @contextmanager
