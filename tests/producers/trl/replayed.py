@@ -1,5 +1,6 @@
-"""Bundles of a TRL run as the log gives them, and what replay must say of each."""
+"""What the log gives of a TRL run: its bundles, what replay must say of each, and the same out of a file."""
 
+from collections import Counter
 from pathlib import Path
 
 from rollbook.infra.settings import Settings
@@ -9,11 +10,15 @@ from rollbook.replay.bundle.model import StageId
 from rollbook.replay.dialects.bundles import dialects_of
 from rollbook.replay.dialects.trl import loss_name
 from rollbook.replay.engine import replay_cohort
+from rollbook.replay.histories import open_history
+from rollbook.replay.history.export import export, ranges_of_run
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.replay.materialize.materialize import Wanted, materialize
 from rollbook.replay.materialize.report import MaterializeReport
 from rollbook.replay.result import Outcome, Verdict
+from rollbook.replay.updates.replayed import UpdateOutcome
 from rollbook.tests.producers.trl.tiny import Shape
+from rollbook.tests.replay.materialized import tree
 
 STAGES_OF_UPDATE = [
     StageId.SAMPLE,
@@ -51,3 +56,24 @@ def replays(path: Path, shape: Shape) -> None:
             if subject.matches:
                 assert subject.confirmed
                 assert "trl" in {match.framework for match in subject.matches if match.rank == 1}
+
+
+def says_the_same_in_a_file(
+    settings: Settings, run_id: str, version: int, outcomes: dict[UpdateOutcome, int], folder: Path
+) -> None:
+    """Exported from its broker, a run is audited, proven, replayed and made into the same bundles without. `version`:
+    of its last policy; `outcomes`: of its updates."""
+    folder.mkdir()
+    bundles_in(settings, run_id, folder / "kafka")
+    with KafkaLog(settings) as log:
+        ranges = ranges_of_run(log, settings, run_id)
+        path = export(log, settings, ranges, folder / "run.avro", run_id=run_id, payloads=True).path
+    with open_history(path, run=run_id) as history:
+        (report,) = history.audit(bundles=[folder / "kafka"])
+        assert (report.findings, report.undecided, report.unchecked) == ((), 0, ())
+        assert report.checked.recordings > 0
+        proof = history.prove(policy=version)
+        assert len(proof.updates) == outcomes[UpdateOutcome.PASSED]
+        assert Counter(one.outcome for one in history.replay()) == outcomes
+        history.materialize(folder / "file")
+    assert tree(folder / "file") == tree(folder / "kafka") != {}

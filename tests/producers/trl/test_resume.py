@@ -27,6 +27,7 @@ from rollbook.schemas.records.update import Commit, LearnerStarted
 from rollbook.tests.producers.trl import processes
 from rollbook.tests.producers.trl.dying import OFTEN, SHAPE, die_after, die_at
 from rollbook.tests.producers.trl.records import check_consistent, decisions, records
+from rollbook.tests.producers.trl.replayed import says_the_same_in_a_file
 from rollbook.tests.producers.trl.tiny import Shape, fingerprint, make
 from rollbook.tests.producers.world import PATIENT
 
@@ -83,6 +84,7 @@ def test_what_was_trained_after_the_checkpoint_is_undone_and_what_is_in_its_weig
         replayed = list(replay_history(log, Wanted.of_run(run_id, log, processed)).updates)
     passed, undone = UpdateOutcome.PASSED, UpdateOutcome.ROLLED_BACK
     assert [one.outcome for one in replayed] == [passed, undone, passed, passed], [one.problems for one in replayed]
+    says_the_same_in_a_file(processed, run_id, 12, {passed: 3, undone: 1}, tmp_path / "history")
 
     saved, rows = read(folder / "checkpoint-5")
     assert saved.open is not None
