@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from rollbook.infra.looking.place import Place
 from rollbook.infra.settings import Topic
+from rollbook.processors.freshness import happened
 from rollbook.processors.ledger.policy import phase_of
 from rollbook.processors.ledger.rebuild import Rebuild
 from rollbook.processors.ledger.store import Run, is_open
@@ -118,7 +119,7 @@ def view(
         head=run.head,
         config=run.config if run.head.config_version else None,
         trajectories={status.value: states[status] for status in TrajectoryStatus},
-        happened={tally.name: tally.count for tally in run.tallies.values()},
+        happened={tally.name: tally.count for tally in happened(run)},
         updates={status.value: statuses[status] for status in UpdateStatus},
         open_updates=tuple(_update(update, heard) for update in run.updates.all_open()),
         learners=tuple(run.learners.values()),

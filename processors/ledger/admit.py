@@ -1,6 +1,7 @@
 """Admit: the drift gate, judged once per trajectory and update, with the learner's real log-probs."""
 
 from rollbook.processors.gates import drift_gate, freshness_of, lag_gate
+from rollbook.processors.ledger.figures import AtTheGate
 from rollbook.processors.ledger.lag import behavior_of, known_policy, lag_of, learner_ordinal
 from rollbook.processors.ledger.learner import refuse, remember
 from rollbook.processors.ledger.matrix import StateOf, row
@@ -33,7 +34,9 @@ def admit(run: Run, record: Admit, at: At) -> Verdict:
         return of_update(record, Outcome.REJECTED, Reason.UNKNOWN_POLICY, f"version {record.policy.version}")
     if outgrows(update, (figures.trajectory_id for figures in record.items)):
         return of_update(record, Outcome.REJECTED, Reason.UPDATE_FULL)
-    items = tuple(_admit(run, config, update, record, figures, policy) for figures in record.items)
+    judged = AtTheGate()
+    items = tuple(_admit(run, config, update, record, figures, policy, judged) for figures in record.items)
+    judged.count(run)
     left = _left(run, update)
     broken = next((Reason(one.reason) for one in items if one.reason != Reason.OK), None) if run.observes else None
     verdict = of_update(record, Outcome.ACCEPTED, broken or Reason.OK, items=items, violation=broken is not None)
@@ -43,7 +46,13 @@ def admit(run: Run, record: Admit, at: At) -> Verdict:
 
 
 def _admit(
-    run: Run, config: RunConfig, update: UpdateState, record: Admit, figures: AdmitItem, policy: PolicyState
+    run: Run,
+    config: RunConfig,
+    update: UpdateState,
+    record: Admit,
+    figures: AdmitItem,
+    policy: PolicyState,
+    judged: AtTheGate,
 ) -> ItemDecision:
     trajectory_id = figures.trajectory_id
     held = run.trajectories.get(trajectory_id)
@@ -70,6 +79,8 @@ def _admit(
         refusal = Reason.UNKNOWN_POLICY
     else:
         refusal = lag_gate(fresh) or drift_gate(ratio, config.admission.max_mean_abs_log_ratio)
+    if ratio is not None and lag is not None and refusal in (None, Reason.POLICY_DRIFT):
+        judged.take(run, held, lag, ratio, admitted=refusal is None)
     if refusal is None:
         after = held.but(admitted_ratio=ratio, lag=lag)
         run.trajectories.put(trajectory_id, after)

@@ -280,12 +280,13 @@ def _relate(index: dict[K, set[L]], of: K, key: L, by: int) -> None:
 
 
 class Updates(Table[str, UpdateState]):
-    """Updates, with each learner's open ones and the number of its standing commits."""
+    """Updates, with each learner's open ones and the number of its standing commits; these by their order, too."""
 
     def __init__(self, run_id: str, journal: Journal) -> None:
         super().__init__(run_id, "update", UpdateState, journal)
         self._open: dict[str, set[str]] = {}
         self._committed: dict[str, int] = {}
+        self._by_commit: list[tuple[int, str]] = []
 
     def open_of(self, learner_id: str) -> list[UpdateState]:
         """Open and started updates of a learner, by first Reserve."""
@@ -299,6 +300,10 @@ class Updates(Table[str, UpdateState]):
         """How many committed updates of a learner stand."""
         return self._committed.get(learner_id, 0)
 
+    def last_committed(self, count: int) -> list[UpdateState]:
+        """The last of the commits that stand, as many as asked for and as there are, by commit order."""
+        return [self._rows[name] for _, name in self._by_commit[-count:]]
+
     def _index(self, key: str, before: UpdateState | None, after: UpdateState | None) -> None:
         for update, by in ((before, -1), (after, 1)):
             if update is None or update.learner is None:
@@ -306,6 +311,11 @@ class Updates(Table[str, UpdateState]):
             learner_id = update.learner.learner_id
             if update.status is UpdateStatus.COMMITTED:
                 add(self._committed, learner_id, by)
+                place = (update.commit_order, key)
+                if by > 0:
+                    insort(self._by_commit, place)
+                else:
+                    del self._by_commit[bisect_left(self._by_commit, place)]
             elif is_open(update):
                 ids = self._open.setdefault(learner_id, set())
                 if by > 0:

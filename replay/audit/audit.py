@@ -138,6 +138,10 @@ def audit(
             folding.check_ledger(settings.topic(Topic.LEDGER))
         except NotHere as reason:
             unchecked.append(f"the compacted ledger: {reason}")
+    unchecked += [
+        f"figures of run {visible(one)} in the compacted ledger: counted there from another decision on"
+        for one in sorted(folding.uncounted)
+    ]
     findings.take(folding.finish())
     of_checkpoints, untold = chains.unknown_checkpoints(logs, stretch)
     findings.take(of_checkpoints)

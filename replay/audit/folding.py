@@ -42,6 +42,8 @@ class Folding:
     end: int = 0
     decided_to: int = 0
     decisions: Bounds = _NONE
+    uncounted: frozenset[str] = frozenset()
+    """Runs whose figures in the compacted ledger could not be held against those derived."""
 
     def __post_init__(self) -> None:
         self.end = self.decided_to = self.stretch.within.first

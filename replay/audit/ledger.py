@@ -1,8 +1,9 @@
 """The compacted ledger topic held against what the decisions lead to."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from rollbook.processors.ledger.figures import FIGURE, SINCE, is_figure
 from rollbook.processors.ledger.fold import Ledger
 from rollbook.processors.ledger.keys import POSITION, key_of, parse_key, position_key
 from rollbook.processors.ledger.rebuild import Rebuild
@@ -13,6 +14,9 @@ from rollbook.schemas.errors import BadInput
 from rollbook.schemas.types import Part
 
 _MOST = 20
+_TALLY = "tally"
+_NAMED = FIGURE.encode()
+"""In a key before it is parsed: a ledger may have millions."""
 _ROUNDS = 3
 
 
@@ -28,6 +32,8 @@ class Kept:
     partition: int
     rebuild: Rebuild
     places: dict[bytes, str] = field(default_factory=dict)
+    apart: frozenset[str] = frozenset()
+    """Runs whose figures could not be held against anything."""
 
     @property
     def next_offset(self) -> int:
@@ -47,8 +53,13 @@ class Kept:
         """What is not as in a ledger that stands at the same place, row by row, of one run or of all. Rows are compared
         as what they say: one that has not changed since is there as an older rollbook wrote it."""
         derived = dict(rows_of(ledger, run_id))
+        kept = dict(self.rebuild.latest())
+        self.apart = _counted_apart(kept, derived)
+        derived = {key: row for key, row in derived.items() if not _is_figure_of(key, self.apart)}
         count = 0
-        for key, said in self.rebuild.latest():
+        for key, said in kept.items():
+            if _is_figure_of(key, self.apart):
+                continue
             of, kind = _parsed(key)
             # What is under no key of the ledger is nobody's, and in everybody's way.
             if kind == POSITION or (kind and run_id not in (None, of)):
@@ -100,6 +111,36 @@ def rows_of(ledger: Ledger, run_id: str | None = None) -> Iterator[tuple[bytes, 
             for table in ledger.run(name).tables():
                 for key, row in table.items():
                     yield key_of(name, table.kind, key), encode(row)
+
+
+def _counted_apart(kept: Mapping[bytes, bytes], derived: Mapping[bytes, bytes]) -> frozenset[str]:
+    """Runs whose figures begin with another decision than those derived, or are not there at all: a rollbook that did
+    not count them yet wrote the ledger, or the anchor that this fold began with. Nothing was decided by them."""
+    counted = {run_id for key in kept for run_id, _ in _figure(key)}
+    never = (run_id for key in derived for run_id, _ in _figure(key) if run_id not in counted)
+    later = (
+        run_id
+        for key, said in kept.items()
+        for run_id, since in _figure(key)
+        if since and not _is_same(said, derived.get(key))
+    )
+    return frozenset((*never, *later))
+
+
+def _is_figure_of(key: bytes, runs: frozenset[str]) -> bool:
+    return any(run_id in runs for run_id, _ in _figure(key)) if runs else False
+
+
+def _figure(key: bytes) -> Iterator[tuple[str, bool]]:
+    """The run of a row that is a figure, and whether it is the one that says since when they are counted."""
+    if _NAMED not in key:
+        return
+    try:
+        run_id, kind, name = parse_key(key)
+    except ValueError:
+        return
+    if kind == _TALLY and isinstance(name, str) and is_figure(name):
+        yield run_id, name == SINCE
 
 
 def _parsed(key: bytes) -> tuple[str | None, str]:

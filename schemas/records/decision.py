@@ -123,6 +123,73 @@ class Tally(Part):
     count: Count = Field(description="How often.")
 
 
+class LagCount(Part):
+    """Trajectories at one lag."""
+
+    lag: int = Field(description="Lag, in the run's lag unit; of the consumed 1,000 stands for more, -1 for less.")
+    count: Count = Field(description="How many.")
+
+
+class DriftBin(Part):
+    """Rows at the drift gate whose mean |current - behavior| lies in one interval."""
+
+    up_to: NonNegative | None = Field(description="Its upper bound in nats, included; none: all above the others.")
+    admitted: Count = Field(description="Rows admitted so far.")
+    refused: Count = Field(description="Rows refused so far for their drift.")
+
+
+class DriftFloor(Part):
+    """Drift of rows at lag 0, admitted and refused: engine mismatch, since the policy is the same."""
+
+    version: Count = Field(description="Their oldest behavior version.")
+    rows: Count = Field(description="How many were judged.")
+    mean_abs_log_ratio: NonNegative = Field(
+        description="Mean over them in nats; summed in billionths, of a row at most 1,000."
+    )
+
+
+class RefusalCount(Part):
+    """Refusals for one reason."""
+
+    record_type: Text = Field(description="The record refused; of Reserve and Admit rows are counted, not records.")
+    reason: Id = Field(description="Why; see the reference of reasons.")
+    count: Count = Field(description="How many so far.")
+
+
+class FailureCount(Part):
+    """Failures at one stage for one cause."""
+
+    stage: Id = Field(description="generation or reward.")
+    cause: Text = Field(description="Why.")
+    count: Count = Field(description="How many so far.")
+
+
+class OpenUpdate(Part):
+    """An update that has not ended."""
+
+    update_id: Id = Field(description="Its id.")
+    learner: LearnerRef = Field(description="Its learner.")
+    status: Id = Field(description="open or started.")
+    held: Count = Field(description="Trajectories that it holds.")
+    in_doubt: Flag = Field(description="Its lease expired after its start: its rows may be in living weights.")
+    opened_sequence: Count = Field(description="Sequence of its first Reserve.")
+    last_activity_offset: Count = Field(description="Offset of its last Reserve, Admit or Renew: its lease runs since.")
+    lease_ms: Count = Field(description="Its lease; 0: none.")
+
+
+class WorkerReport(Part):
+    """What a worker last reported, or that a required one has not."""
+
+    worker_id: Id = Field(description="Its id.")
+    required: Flag = Field(description="Whether an activation needs its ack.")
+    serves: PolicyRef | None = Field(description="What it serves; none: it has not reported, or failed to load.")
+    serves_active: Flag = Field(description="Whether that is the active policy.")
+    failure: Text = Field(description="Why it does not serve.")
+    incarnation: Count | None = Field(description="Its incarnation; none: it has not reported.")
+    report_seq: Count | None = Field(description="Number of the report.")
+    offset: Count | None = Field(description="Offset of the report.")
+
+
 class FreshnessSnapshot(Part):
     """How stale is what is left, after one decision."""
 
@@ -142,3 +209,48 @@ class FreshnessSnapshot(Part):
     open_update_count: Count = Field(default=0, description="All of them.")
     mean_lag: Finite | None = Field(description="Mean lag of the ready; none when nothing is ready.")
     happened: tuple[Tally, ...] = Field(default=(), description="What became of trajectories so far, by name.")
+    learner_policy: PolicyRef | None = Field(
+        default=None, description="The learner's: the newest policy that is neither orphaned nor abandoned."
+    )
+    ready_future: Count = Field(default=0, description="Rewarded, lag below 0: of a policy ahead of the active one.")
+    ready_unknown: Count = Field(default=0, description="Rewarded, but a span's policy is not prepared: no lag yet.")
+    ready_by_lag: tuple[LagCount, ...] = Field(
+        default=(), description="Rewarded, by lag against the active policy; of very many lags the lowest."
+    )
+    ready_stale_for_learner: Count = Field(
+        default=0, description="Rewarded, lag above max_lag against the learner's policy: a Reserve refuses them now."
+    )
+    consumed_by_lag: tuple[LagCount, ...] = Field(
+        default=(), description="Consumed so far, also what was rolled back since, by lag when last judged."
+    )
+    consumed_lag_unknown: Count = Field(default=0, description="Consumed so far without having been judged.")
+    drift_gate: Text = Field(default="", description="required or off.")
+    max_mean_abs_log_ratio: NonNegative = Field(default=0.0, description="Threshold of the drift gate, in nats.")
+    drift: tuple[DriftBin, ...] = Field(
+        default=(), description="Drift of rows at the gate so far; empty bins left out."
+    )
+    drift_floor: tuple[DriftFloor, ...] = Field(
+        default=(), description="Drift at lag 0 by version: the 64 newest that are not below the floor."
+    )
+    refusals: tuple[RefusalCount, ...] = Field(default=(), description="Refusals so far, by record and reason.")
+    failures: tuple[FailureCount, ...] = Field(default=(), description="Failures so far, by stage and cause.")
+    updates: tuple[OpenUpdate, ...] = Field(default=(), description="Those of open_updates, with their leases.")
+    in_doubt_count: Count = Field(default=0, description="Updates in doubt.")
+    workers: tuple[WorkerReport, ...] = Field(
+        default=(), description="The required ones, then all others; the first 256 of them."
+    )
+    worker_count: Count = Field(default=0, description="All of them.")
+    workers_behind: Count = Field(default=0, description="Required ones that do not serve the active policy.")
+    rows_per_update: Count | None = Field(
+        default=None, description="Most rows of an update, of the last 8 commits and those started; none: none yet."
+    )
+    updates_left: Count = Field(
+        default=0, description="Updates, from the next one on, that can still train on what is generated now."
+    )
+    capacity: Count | None = Field(
+        default=None, description="How many more trajectories begun now find their update; none: not known yet."
+    )
+    figures_since: Count = Field(
+        default=0,
+        description="First decision counted by consumed_by_lag, drift and drift_floor; 0: none yet.",
+    )

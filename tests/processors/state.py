@@ -38,6 +38,7 @@ def indexes(run: Run) -> dict[str, Any]:
         "open": {name: run.updates.open_of(name) for name in sorted(learners)},
         "all_open": run.updates.all_open(),
         "committed": {name: run.updates.committed_of(name) for name in sorted(learners)},
+        "last_committed": [run.updates.last_committed(count) for count in range(1, 8)],
     }
 
 
@@ -81,6 +82,13 @@ def recounted(run: Run) -> dict[str, Any]:
             )
             for name in learners
         },
+        "last_committed": [
+            sorted(
+                (update for update in updates if update.status is UpdateStatus.COMMITTED),
+                key=lambda update: update.commit_order,
+            )[-count:]
+            for count in range(1, 8)
+        ],
     }
 
 

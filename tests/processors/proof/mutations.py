@@ -8,7 +8,7 @@ from functools import partial
 from types import ModuleType
 from typing import TypeVar
 
-from rollbook.processors import freshness, gates, ledger, rules
+from rollbook.processors import capacity, freshness, gates, ledger, rules
 from rollbook.processors.ledger.matrix import MATRIX, StateOf
 from rollbook.processors.lifecycle import TRANSITIONS
 from rollbook.processors.reasons import Reason
@@ -18,7 +18,7 @@ from rollbook.tests.processors.proof.changes import Undo, changes, functions, re
 
 _REMEMBER = {"keys", "matrix", "rebuild", "store"}
 MODULES: tuple[ModuleType, ...] = (
-    *(rules, gates, freshness),
+    *(rules, gates, freshness, capacity),
     *(
         importlib.import_module(f"{ledger.__name__}.{found.name}")
         for found in pkgutil.iter_modules(ledger.__path__)
