@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rollbook.infra.settings import Settings
+from rollbook.infra.settings import Settings, Topic
 from rollbook.replay.history.export import OF_RUNS, ranges_of_run
 from rollbook.replay.history.file import FileLog, is_container
 from rollbook.replay.history.held import Held
@@ -53,7 +53,11 @@ def opened(texts: Texts, run_id: str | None = None) -> Iterator[Targets]:
         settings = Settings(topic_prefix=log.topic_prefix)
         held = Held(log, settings, run_id)
         named = [one for text in wanted for one in held.of(parse_range(text, settings))]
-        yield _targets(log, settings, named if wanted else list(held.all()), run_id, bool(wanted))
+        ranges = named if wanted else list(held.all())
+        if not ranges:
+            payloads = settings.topic(Topic.PAYLOADS)
+            raise BadInput(f"{log.names}: nothing but named payloads is there: name a range, such as {payloads}:0:-")
+        yield _targets(log, settings, ranges, run_id, bool(wanted))
 
 
 @contextmanager

@@ -389,6 +389,18 @@ def test_ranges_that_overlap_are_refused_by_every_command(whole: str, capsys: py
         assert "overlap: give each offset once" in told(capsys, *command, whole, *ranges, code=2)
 
 
+def test_payloads_alone_are_asked_for_by_a_range(
+    story: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those that were named are no range of their own."""
+    with FileLog([Path(written(story, tmp_path / "all.avro", *ALL))]) as log:
+        file = str(export(log, SETTINGS, [OffsetRange(PAYLOADS, 0)], tmp_path / "payloads.avro").path)
+    for command in (["show"], ["export", "--out", str(tmp_path / "x.avro")]):
+        refusal = told(capsys, "history", *command, file, code=2)
+        assert f"nothing but named payloads is there: name a range, such as {PAYLOADS}:0:-" in refusal
+    assert len(told(capsys, "history", "show", file, "payloads:0:-").splitlines()) == story.log.bounds(PAYLOADS, 0).end
+
+
 def test_a_history_is_known_by_what_it_is_and_not_by_its_name(
     whole: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
