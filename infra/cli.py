@@ -69,6 +69,13 @@ MOUNTS = (
         "prove --run RUN --policy 1",
     ),
     Mount(
+        "report",
+        "replay.survivorship.cli",
+        _COMMAND,
+        "Say what became of a run's trajectories.",
+        "report --run RUN --out report.html",
+    ),
+    Mount(
         "materialize",
         "replay.materialize_cli",
         _COMMAND,

@@ -41,6 +41,8 @@ from rollbook.replay.prove.asked import Asked
 from rollbook.replay.prove.proof import Proof
 from rollbook.replay.prove.prove import OfPolicy, prove
 from rollbook.replay.selection import Selection
+from rollbook.replay.survivorship.result import SurvivorshipReport
+from rollbook.replay.survivorship.survey import survey
 from rollbook.replay.updates.replayed import ReplayedUpdate, Total, replay_history
 from rollbook.schemas.errors import BadInput
 
@@ -123,17 +125,15 @@ class History:
     ) -> Proof:
         """What went into the weights of a policy of the run, by its version or its artifact's hash; with `asked` also
         whether any of these tasks did."""
-        if self.of.run_id is None:
-            raise BadInput("a proof is of one run: say which")
+        stretch = self._of_one_run("a proof")
         if (policy is None) == (artifact is None):
             raise BadInput("say whose weights: either a policy's version or an artifact's hash")
-        lifecycle = self.of.settings.topic(Topic.LIFECYCLE)
-        if self.of.are_named and (len(self.of.ranges) > 1 or self.of.ranges[0].topic != lifecycle):
-            raise BadInput(f"name one range of {lifecycle}, or none for all of the run")
-        named = self.of.ranges[0] if self.of.are_named else None
-        stretch = stretch_of(self.of.log, self.of.settings, named, self.of.run_id)
         wanted = OfPolicy(policy, artifact)
         return prove(self.of.log, stretch, wanted, asked=asked, heads=heads, watch=self.watch)
+
+    def report(self) -> SurvivorshipReport:
+        """What became of every trajectory of the run, and what was never trained on."""
+        return survey(self.of.log, self._of_one_run("a report"), self.watch)
 
     def replay(self, selection: Selection | None = None, *, total: Total | None = None) -> Iterator[ReplayedUpdate]:
         """Each committed update recomputed, when it is asked for. `total` is told of each, and has the verdict."""
@@ -180,6 +180,16 @@ class History:
                     payloads=payloads,
                     watch=self.watch,
                 )
+
+    def _of_one_run(self, what: str) -> Stretch:
+        """All of the run, or one range of it."""
+        if self.of.run_id is None:
+            raise BadInput(f"{what} is of one run: say which")
+        lifecycle = self.of.settings.topic(Topic.LIFECYCLE)
+        if self.of.are_named and (len(self.of.ranges) > 1 or self.of.ranges[0].topic != lifecycle):
+            raise BadInput(f"name one range of {lifecycle}, or none for all of the run")
+        named = self.of.ranges[0] if self.of.are_named else None
+        return stretch_of(self.of.log, self.of.settings, named, self.of.run_id)
 
     def _stretches(self, anchors: Sequence[Anchor] = ()) -> list[Stretch]:
         """What is folded, a partition each; an open one begins at its anchor."""
