@@ -5,8 +5,8 @@
         assert report.passed, report.findings
 
 The commands are these methods; what they answer are frozen records. What is wrong with a history is in the answer; what
-cannot be asked of it raises BadInput (OutOfRange with the offsets to be had), and EnvironmentFault where broker or disk
-do not play along.
+cannot be asked of it raises BadInput (OutOfRange with the offsets to be had), EnvironmentFault where broker or disk do
+not play along, and NotTheLog where a file was changed, but for an audit.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
