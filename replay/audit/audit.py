@@ -67,7 +67,7 @@ class AuditReport:
 def stretch_of(log: LogSource, settings: Settings, wanted: OffsetRange | None, run_id: str | None) -> Stretch:
     """What to audit: a range of the lifecycle topic, or the partition of a run; of files that were narrowed to a run
     that run alone. Raises BadInput, OutOfRange."""
-    lifecycle, decisions = settings.topic(Topic.LIFECYCLE), settings.topic(Topic.DECISIONS)
+    lifecycle, decisions, ledger = map(settings.topic, (Topic.LIFECYCLE, Topic.DECISIONS, Topic.LEDGER))
     if wanted is None:
         if run_id is None:
             raise BadInput("say what to audit: --run RUN, a range such as lifecycle:0:-, or an exported file")
@@ -75,7 +75,7 @@ def stretch_of(log: LogSource, settings: Settings, wanted: OffsetRange | None, r
     if wanted.topic != lifecycle:
         raise BadInput(f"{wanted}: decisions are derived from {lifecycle}: give a range of that")
     run_id, is_open = narrowed_to(log, wanted, run_id), wanted.end is None or wanted.is_open
-    return Stretch(lifecycle, decisions, wanted.partition, wanted.resolved(log), run_id, is_open)
+    return Stretch(lifecycle, decisions, ledger, wanted.partition, wanted.resolved(log), run_id, is_open)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def audit(
     unchecked = [f"the anchor's own state: an audit of {anchor.place} derives it"] if anchor and is_taken else []
     if not folding.differs:  # else the state is not that of the log
         try:
-            folding.check_ledger(settings.topic(Topic.LEDGER))
+            folding.check_ledger()
         except NotHere as reason:
             unchecked.append(f"the compacted ledger: {reason}")
     unchecked += [

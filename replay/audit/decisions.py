@@ -9,6 +9,7 @@ from typing import Any
 from rollbook.processors.ledger.fold import Folded, Ledger, NewerFoldVersion, SourceRecord, chain_of
 from rollbook.replay.audit.findings import Finding, FindingKind
 from rollbook.replay.history.decisions import DecisionLog, NotADecision
+from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import Bounds, LogSource, StoredRecord, place_of
 from rollbook.replay.history.strays import is_stray
 from rollbook.replay.text import visible
@@ -20,6 +21,7 @@ from rollbook.schemas.records.decision import Decision
 _CHAIN_BYTES = 66
 _NO_CHAIN = "0" * 64
 _SHOWN = 400
+_WATCH_EVERY = 1_000
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,12 @@ class Differs(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Which records of a partition are audited: lifecycle offsets `within`, of one run alone where it is given."""
+    """Which records of a partition are audited: lifecycle offsets `within`, of one run alone where it is given.
+    `lifecycle`, `decisions` and `ledger` are the topics."""
 
     lifecycle: str
     decisions: str
+    ledger: str
     partition: int
     within: Bounds
     run_id: str | None = None
@@ -90,9 +94,10 @@ class Deriver:
         self.decided_to = stretch.within.first
         self.decisions = Bounds(0, 0)
 
-    def derive(self) -> Iterator[Derived]:
-        """Each decided record in order. Raises Differs at the first that does not fit, BadInput where a newer rollbook
-        is needed."""
+    def derive(self, what: str = "derived", watch: Watch = lambda *_: None) -> Iterator[Derived]:
+        """Each decided record in order; `watch` is told `what` is done of the offsets. Raises Differs at the first that
+        does not fit, BadInput where a newer rollbook is needed."""
+        first, size = self._stretch.within.first, self._stretch.within.end - self._stretch.within.first
         decisions = self._decisions()
         said = next(decisions, None)
         for stored in self._stretch.records(self._log):
@@ -102,8 +107,11 @@ class Deriver:
             derived = self._same(stored, said)
             if derived is None:
                 continue
+            if self.decided % _WATCH_EVERY == 1:
+                watch(what, stored.offset - first, size)
             yield derived
             said = next(decisions, None)
+        watch(what, size, size)
         if said is not None and (decision := _decision(said)).source.offset < self._stretch.within.end:
             raise Differs(self._gone(said, decision))
 

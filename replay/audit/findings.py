@@ -4,6 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from rollbook.replay.text import visible
+from rollbook.schemas.errors import BadInput
+
 _MOST = 100
 
 
@@ -56,6 +59,12 @@ class Finding:
     what: str
     said: dict[str, str]
     derived: dict[str, str]
+
+
+def unfit(finding: Finding, therefore: str) -> BadInput:
+    """Nothing is said of a history in which this was found. `therefore`: what it is that cannot be."""
+    where = f"{visible(finding.place, 4096)}: {finding.what}"
+    return BadInput(f"{where}: {MEANING[finding.kind]}; `rollbook audit` shows both sides, and {therefore}")
 
 
 @dataclass(slots=True)

@@ -16,7 +16,6 @@ from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import Bounds, LogSource, StoredRecord, place_of
 from rollbook.replay.history.strays import is_stray
 
-_WATCH_EVERY = 1_000
 _SETTLES_S = 5.0
 """How long the partitions of a transaction may take to show it, one after the other."""
 _PAUSE_S = 0.05
@@ -57,18 +56,15 @@ class Folding:
     def fold(self, end: int) -> None:
         """On to a lifecycle offset."""
         within = Bounds(self.folded_to, end)
-        deriver, size = Deriver(self.log, replace(self.stretch, within=within), self.ledger), end - within.first
+        deriver = Deriver(self.log, replace(self.stretch, within=within), self.ledger)
         try:
-            for count, derived in enumerate(deriver.derive()):
-                if count % _WATCH_EVERY == 0:
-                    self.watch("folded", derived.stored.offset - within.first, size)
+            for derived in deriver.derive("folded", self.watch):
                 self.chains.take(derived)
                 if self.evidence is not None:
                     self.findings.take(self.evidence.take(derived))
         except Differs as difference:
             self.findings.add(difference.finding)
             self.differs = True
-        self.watch("folded", size, size)
         if deriver.decided:
             self.decided_to = deriver.decided_to
             first = self.decisions.first if self.decided else deriver.decisions.first
@@ -120,16 +116,15 @@ class Folding:
                 yield Finding(FindingKind.RECORD_GONE, place, f"{what} is behind the log's end", {}, {})
                 return
 
-    def check_ledger(self, topic: str) -> None:
+    def check_ledger(self) -> None:
         """Hold the compacted ledger against the state where it stands. Raises NotHere."""
         if isinstance(self.log, FileLog):
-            self._check_held(read_ledger(self.log, topic, *self._of_ledger))
+            self._check_held(self._kept())
         else:
-            self._check_live(topic)
+            self._check_live()
 
-    @property
-    def _of_ledger(self) -> tuple[int, int, str | None]:
-        return self.stretch.partition, self.ledger.topic_partitions, self.stretch.run_id
+    def _kept(self) -> Kept:
+        return read_ledger(self.log, self.stretch, self.ledger.topic_partitions)
 
     def _check_held(self, kept: Kept) -> None:
         """Of a file it is what its decisions lead to, or something before."""
@@ -156,11 +151,11 @@ class Folding:
                 return stored
         return None
 
-    def _check_live(self, topic: str) -> None:
+    def _check_live(self) -> None:
         """The log goes on while it is folded, so it is folded on to where the ledger stands."""
         of, deadline = self.stretch, time.monotonic() + _SETTLES_S
         while True:
-            kept = read_ledger(self.log, topic, *self._of_ledger)
+            kept = self._kept()
             if (foreign := kept.no_position()) is not None:
                 self.findings.add(foreign)
                 return

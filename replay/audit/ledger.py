@@ -7,6 +7,7 @@ from rollbook.processors.ledger.figures import FIGURE, SINCE, is_figure
 from rollbook.processors.ledger.fold import Ledger
 from rollbook.processors.ledger.keys import POSITION, key_of, parse_key, position_key
 from rollbook.processors.ledger.rebuild import Rebuild
+from rollbook.replay.audit.decisions import Stretch
 from rollbook.replay.audit.findings import Finding, FindingKind
 from rollbook.replay.history.source import LogSource, place_of
 from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode, encode
@@ -86,9 +87,10 @@ class Kept:
         return Finding(FindingKind.LEDGER_DIFFERS, place, what, said, derived)
 
 
-def read_ledger(log: LogSource, topic: str, partition: int, topic_partitions: int, run_id: str | None) -> Kept:
-    """The topic as it is at its end, of one run or of all. Raises NotHere."""
-    kept = Kept(topic, partition, Rebuild(partition, topic_partitions, run_id))
+def read_ledger(log: LogSource, of: Stretch, topic_partitions: int) -> Kept:
+    """The topic of a stretch as it is at its end, of one run or of all. Raises NotHere."""
+    topic, partition = of.ledger, of.partition
+    kept = Kept(topic, partition, Rebuild(partition, topic_partitions, of.run_id))
     try:
         bounds = log.bounds(topic, partition)
         at = bounds.first

@@ -29,19 +29,17 @@ from rollbook.processors.reasons import Reason
 from rollbook.replay.audit.anchor import Anchor
 from rollbook.replay.audit.audit import check_decided
 from rollbook.replay.audit.decisions import Derived, Deriver, Differs, Stretch
-from rollbook.replay.audit.findings import MEANING, Finding
+from rollbook.replay.audit.findings import unfit
 from rollbook.replay.audit.rules import Instead
 from rollbook.replay.audit.whatif_report import UNMEASURED, Count, Rules, RunWhatIf, Stage, WhatIfReport
 from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import LogSource
-from rollbook.replay.text import visible
-from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.decision import ItemDecision, Outcome
 from rollbook.schemas.records.ledger import RunConfig, UpdateState, UpdateStatus
 from rollbook.schemas.records.run import Admission, DriftGate
 from rollbook.schemas.records.update import Admit, Commit, Reserve, ReserveMode
 
-_WATCH_EVERY = 1_000
+_NOTHING = "of what would have been nothing can be said"
 _BY_LAG = (Reason.RESERVED, Reason.ALL_OR_NONE, Reason.STALE_POLICY, Reason.FUTURE_POLICY)
 _BY_FIGURES = (Reason.OK, Reason.STALE_POLICY, Reason.FUTURE_POLICY, Reason.POLICY_DRIFT)
 _TAKEN = (Reason.RESERVED, Reason.IDEMPOTENT_RETRY)
@@ -60,21 +58,18 @@ def what_if(
     """Judge a stretch again under other rules. Raises BadInput where it does not pass its audit, else as `audit`."""
     partitions = log.partitions(stretch.lifecycle)
     for edited in () if anchor is None else anchor.check():
-        raise _does_not_fit(edited)
+        raise unfit(edited, _NOTHING)
     ledger = Ledger(stretch.partition, partitions) if anchor is None else anchor.ledger(stretch)
-    deriver, size = Deriver(log, stretch, ledger), stretch.within.end - stretch.within.first
+    deriver = Deriver(log, stretch, ledger)
     runs: dict[str, _OfRun] = {}
     try:
-        for count, derived in enumerate(deriver.derive()):
-            if count % _WATCH_EVERY == 0:
-                watch("judged", derived.stored.offset - stretch.within.first, size)
+        for derived in deriver.derive("judged", watch):
             name = derived.decision.run_id
             if derived.decision.record_type in _JUDGED:
                 runs.setdefault(name, _OfRun(name, instead)).take(derived, ledger.run(name))
     except Differs as first:
-        raise _does_not_fit(first.finding) from None
+        raise unfit(first.finding, _NOTHING) from None
     check_decided(stretch, deriver.decided, deriver.undecided)
-    watch("judged", size, size)
     return WhatIfReport(
         lifecycle=stretch.lifecycle,
         partition=stretch.partition,
@@ -82,13 +77,6 @@ def what_if(
         decided=deriver.decided,
         undecided=deriver.undecided,
         runs=tuple(runs[name].result() for name in sorted(runs) if runs[name].rules),
-    )
-
-
-def _does_not_fit(found: Finding) -> BadInput:
-    return BadInput(
-        f"{visible(found.place, 4096)}: {found.what}: {MEANING[found.kind]}; `rollbook audit` shows both sides, and "
-        "without its history nothing can be said of what would have been"
     )
 
 

@@ -38,7 +38,6 @@ from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.run import ArtifactKind
 
-_WATCH_EVERY = 1_000
 _OPEN_QUESTIONS = (DoubtKind.NO_COMMIT, DoubtKind.NO_GENERATED, DoubtKind.NOT_PUBLISHED)
 """Doubts behind which a task can hide that was asked for."""
 
@@ -69,18 +68,14 @@ def prove(
     assert stretch.run_id is not None, "a proof is of one run"
     check_joined(log, stretch)
     check_begun(log, stretch)
-    size = stretch.within.end - stretch.within.first
     deriver, seen = Deriver(log, stretch, Ledger(stretch.partition, log.partitions(stretch.lifecycle))), Seen(asked)
     run, chains = deriver.ledger.run(stretch.run_id), Chains(noted_heads(heads), None)
     try:
-        for count, derived in enumerate(deriver.derive()):
-            if count % _WATCH_EVERY == 0:
-                watch("derived", derived.stored.offset - stretch.within.first, size)
+        for derived in deriver.derive(watch=watch):
             chains.take(derived)
             seen.take(derived, run)
     except Differs as first:
         raise refusal(first.finding) from None
-    watch("derived", size, size)
     check_vouched(log, stretch, deriver, chains)
     if not seen.policies:
         raise BadInput(f"run {visible(stretch.run_id)} has no policy in {stretch.lifecycle}:{stretch.partition}")

@@ -2,11 +2,11 @@
 point on, its decisions with it, derives without a fault."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from rollbook.infra.settings import Topic
 from rollbook.replay.audit.chains import Chains
 from rollbook.replay.audit.decisions import Deriver, Stretch
-from rollbook.replay.audit.findings import MEANING, Finding
+from rollbook.replay.audit.findings import Finding, unfit
 from rollbook.replay.audit.ledger import NotHere, read_ledger
 from rollbook.replay.history.source import LogSource
 from rollbook.replay.text import visible
@@ -16,10 +16,7 @@ from rollbook.schemas.errors import BadInput
 def refusal(finding: Finding) -> BadInput:
     """No proof of a history in which this was found."""
     noted = f" {visible(finding.said['chain'])}" if set(finding.said) == {"chain"} else ""
-    return BadInput(
-        f"{finding.place}: {finding.what}{noted}: {MEANING[finding.kind]}; such a history proves nothing; "
-        "`rollbook audit` shows it all"
-    )
+    return unfit(replace(finding, what=f"{finding.what}{noted}"), "such a history proves nothing")
 
 
 def check_vouched(log: LogSource, stretch: Stretch, deriver: Deriver, chains: Chains) -> None:
@@ -37,10 +34,9 @@ def _contradictions(log: LogSource, stretch: Stretch, deriver: Deriver, chains: 
 
 def _of_the_ledger(log: LogSource, stretch: Stretch, deriver: Deriver) -> Iterator[Finding]:
     """Nothing where it stands at another place: that of a log that goes on is soon behind what was derived."""
-    topic = stretch.lifecycle.removesuffix(Topic.LIFECYCLE) + Topic.LEDGER
     end = deriver.decided_to if deriver.undecided else stretch.within.end
     try:
-        kept = read_ledger(log, topic, stretch.partition, deriver.ledger.topic_partitions, stretch.run_id)
+        kept = read_ledger(log, stretch, deriver.ledger.topic_partitions)
         if (foreign := kept.no_position()) is not None:
             yield foreign
         elif deriver.decided_to <= kept.next_offset <= end:
