@@ -100,6 +100,8 @@ def _rights() -> Iterator[Right]:
     for role in (Role.WORKER, Role.REWARD):
         yield from topics(role, (write,), "publishes", Topic.LIFECYCLE, Topic.PAYLOADS)
         yield from topics(role, (describe,), "a client looks whether the topics are there", Topic.DECISIONS)
+    yield from topics(Role.WORKER, (read,), "asks how much can be generated without going stale", Topic.FRESHNESS)
+    yield group(Role.WORKER, CLIENTS, describe, why="reads without committing")
 
     role = Role.TRAINER
     yield from topics(role, (read, write), "publishes, and loads what it reserved", Topic.LIFECYCLE, Topic.PAYLOADS)

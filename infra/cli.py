@@ -38,7 +38,7 @@ MOUNTS = (
     Mount("ledger", "infra.inspect_cli", _COMMAND, "Print the ledger of a run as it is now.", "ledger --run RUN"),
     Mount("decisions", "infra.inspect_cli", _COMMAND, "Print the decisions of a run.", "decisions --run RUN"),
     Mount("explain", "infra.inspect_cli", _COMMAND, "Print the history of one thing.", "explain ID --run RUN"),
-    Mount("freshness", "infra.inspect_cli", _COMMAND, "Print how stale a run's rows are.", "freshness --run RUN"),
+    Mount("freshness", "infra.inspect_cli", _COMMAND, "Print how stale a run's rows are.", "freshness RUN"),
     Mount(
         "checklist",
         "infra.checklist_cli",

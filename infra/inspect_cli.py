@@ -15,7 +15,7 @@ from rollbook.infra.looking.place import Place, place_of_run
 from rollbook.infra.looking.show import SHOWN, print_json
 from rollbook.infra.output import sleep_while_read
 from rollbook.replay.text import plural, visible
-from rollbook.schemas.errors import AnswerNo
+from rollbook.schemas.errors import AnswerNo, BadInput
 from rollbook.schemas.records.decision import Outcome
 from rollbook.schemas.records.ledger import TrajectoryStatus
 
@@ -88,13 +88,19 @@ def _none_wanted(place: Place) -> AnswerNo:
     return AnswerNo(f"run {visible(place.run_id)} has {plural(total, 'decision')}, none of which is asked for")
 
 
-@app.command(epilog="Example: rollbook freshness --run my-run")
-def freshness(run: Run, as_json: AsJson = False) -> None:
-    """Print how stale the rows of a run are: the last figures that the processor has committed.
+@app.command(epilog="Example: rollbook freshness my-run")
+def freshness(
+    named: Annotated[str | None, typer.Argument(metavar="RUN", help="The run.", show_default=False)] = None,
+    run: Annotated[str | None, typer.Option("--run", help="The run, as other commands take it.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print how stale the rows of a run are, what is refused and why, who lags behind, and what goes stale next.
 
-    Exits 1 when there are none of this run.
+    These are the last figures that the processor has committed. Exits 1 when there are none of this run.
     """
-    with place_of_run(run) as place:
+    if (named is None) == (run is None):
+        raise BadInput("name one run, as `rollbook freshness RUN`")
+    with place_of_run(named or run or "") as place:
         snapshot = newest_snapshot(place)
     if as_json:
         print_json(snapshot)

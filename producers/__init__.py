@@ -30,6 +30,7 @@ from rollbook.producers.errors import (
     WrongEnforcement,
 )
 from rollbook.producers.facts import ObservedRow
+from rollbook.producers.freshness import FreshnessReader
 from rollbook.producers.handle import UpdateHandle
 from rollbook.producers.identity import new_id, new_identity
 from rollbook.producers.loading import LoadedSegment, LoadedTrajectory
@@ -55,6 +56,7 @@ __all__ = [
     "DeliveryFailed",
     "EpochConflict",
     "ForkedClient",
+    "FreshnessReader",
     "LearnerFenced",
     "LoadedSegment",
     "LoadedTrajectory",
