@@ -55,7 +55,7 @@ class Kept:
         as what they say: one that has not changed since is there as an older rollbook wrote it."""
         derived = dict(rows_of(ledger, run_id))
         kept = dict(self.rebuild.latest())
-        self.apart = _counted_apart(kept, derived)
+        self.apart = _counted_apart(kept, derived, run_id)
         derived = {key: row for key, row in derived.items() if not _is_figure_of(key, self.apart)}
         count = 0
         for key, said in kept.items():
@@ -115,16 +115,17 @@ def rows_of(ledger: Ledger, run_id: str | None = None) -> Iterator[tuple[bytes, 
                     yield key_of(name, table.kind, key), encode(row)
 
 
-def _counted_apart(kept: Mapping[bytes, bytes], derived: Mapping[bytes, bytes]) -> frozenset[str]:
-    """Runs whose figures begin with another decision than those derived, or are not there at all: a rollbook that did
-    not count them yet wrote the ledger, or the anchor that this fold began with. Nothing was decided by them."""
+def _counted_apart(kept: Mapping[bytes, bytes], derived: Mapping[bytes, bytes], of: str | None) -> frozenset[str]:
+    """Runs, or of one run itself, whose figures begin with another decision than those derived, or are not there at
+    all: a rollbook that did not count them yet wrote the ledger, or the anchor that this fold began with. Nothing was
+    decided by them."""
     counted = {run_id for key in kept for run_id, _ in _figure(key)}
     never = (run_id for key in derived for run_id, _ in _figure(key) if run_id not in counted)
     later = (
         run_id
         for key, said in kept.items()
         for run_id, since in _figure(key)
-        if since and not _is_same(said, derived.get(key))
+        if since and of in (None, run_id) and not _is_same(said, derived.get(key))
     )
     return frozenset((*never, *later))
 

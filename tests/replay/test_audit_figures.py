@@ -3,7 +3,7 @@
 import pytest
 
 from rollbook.processors.ledger.figures import ADMITTED, SINCE, is_figure
-from rollbook.processors.ledger.keys import parse_key, position_key
+from rollbook.processors.ledger.keys import key_of, parse_key, position_key
 from rollbook.replay.audit.audit import AuditReport, audit, stretch_of
 from rollbook.replay.audit.findings import FindingKind
 from rollbook.replay.audit.ledger import rows_of
@@ -65,3 +65,12 @@ def test_other_tallies_are_held_against_the_log_all_the_same(story: Story) -> No
     report = kept(story, **{"figure: ": None, "reserve": 99})
     assert [one.said for one in report.findings] == [{"count": "99"}]
     assert UNTOLD in report.unchecked
+
+
+def test_of_one_run_nothing_is_said_of_the_figures_of_others(story: Story) -> None:
+    since = next(tally for tally in story.ledger.run("run-a").tallies.values() if tally.name == SINCE)
+    story.log.append(LEDGER, 0, key_of("run-b", "tally", SINCE), encode(since))
+    kept(story)
+    report = audit(story.log, SETTINGS, stretch_of(story.log, SETTINGS, None, "run-a")).report
+    assert report.findings == ()
+    assert not [text for text in report.unchecked if "figures" in text]
