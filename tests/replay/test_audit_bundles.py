@@ -140,6 +140,14 @@ def test_bundles_of_what_lies_before_the_files_are_not_checked(story: Story, bun
     assert "5 bundles" in found.unchecked[0]
 
 
+def test_bundles_of_what_lies_behind_the_files_are_not_checked(story: Story, bundles: Path, tmp_path: Path) -> None:
+    ranges = [OffsetRange(topic, 0, 0, story.log.bounds(topic, 0).end - 5) for topic in (LIFECYCLE, DECISIONS)]
+    with FileLog([export(story.log, SETTINGS, ranges, tmp_path / "early.avro", payloads=True).path]) as early:
+        found = check_bundles(early, SETTINGS, [bundles])
+    assert (found.made, found.findings) == (3, ()), "those of the first update"
+    assert found.unchecked[0].startswith("2 bundles")
+
+
 def test_a_provenance_alone_is_not_believed_that_a_payload_is_gone(story: Story, bundles: Path, tmp_path: Path) -> None:
     """Else an edited bundle is made one that cannot be checked."""
 

@@ -80,6 +80,13 @@ def the_one(path: Path) -> Finding:
 
 
 runs = pytest.mark.parametrize("run_id", [None, "run-a"])
+hurried = pytest.mark.usefixtures("impatient")
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was taken away is not waited for."""
+    monkeypatch.setattr("rollbook.replay.history.together._SETTLES_S", 0.0)
 
 
 @runs
@@ -97,6 +104,7 @@ def test_records_whose_decisions_are_in_the_file_are_missed(story: Story, tmp_pa
 
 
 @runs
+@hurried
 def test_decisions_that_the_ledger_in_the_file_has_are_missed(story: Story, tmp_path: Path, run_id: str | None) -> None:
     at, first = decided(story)[-3]
     story.log.cut(DECISIONS, 0, at)
@@ -105,6 +113,7 @@ def test_decisions_that_the_ledger_in_the_file_has_are_missed(story: Story, tmp_
 
 
 @runs
+@hurried
 def test_records_and_decisions_that_the_ledger_in_the_file_has_are_missed(
     story: Story, tmp_path: Path, run_id: str | None
 ) -> None:
@@ -116,6 +125,7 @@ def test_records_and_decisions_that_the_ledger_in_the_file_has_are_missed(
     assert found.derived == {"next_offset": str(first.source.offset)}
 
 
+@hurried
 def test_a_ledger_that_stands_behind_the_end_of_its_file_hides_no_row(story: Story, tmp_path: Path) -> None:
     keep_ledger(story, story.end + 1)
     found = the_one(exported(story, tmp_path / "run.avro"))

@@ -315,6 +315,14 @@ def test_a_checkpoint_behind_an_anchor_may_note_what_was_decided_before_it(story
     assert not any("chain heads" in text for text in report.unchecked)
 
 
+def test_a_checkpoint_behind_an_anchor_may_note_the_head_that_the_anchor_has(story: Story, tmp_path: Path) -> None:
+    at = cut(story, tmp_path / "sealed.avro", decided(story.log)[-1][1].chain)
+    at.left_kafka()
+    report = at.audited()
+    assert report.findings == ()
+    assert not any("chain heads" in text for text in report.unchecked)
+
+
 def test_a_checkpoint_behind_an_anchor_that_notes_what_nobody_decided_is_found(story: Story, tmp_path: Path) -> None:
     at = cut(story, tmp_path / "sealed.avro", "e" * 64)
     assert [one.kind for one in at.audited().findings] == [FindingKind.CHECKPOINT_CHAIN]
