@@ -189,6 +189,8 @@ class Seen:
 
     def learner_started(self, derived: Derived, run: Run) -> None:
         """What is forgotten is named by no update any more that is undone."""
+        if derived.decision.outcome is not Outcome.ACCEPTED:
+            return
         undone = {one.update_id for one in run.updates.values() if one.status is UpdateStatus.ROLLED_BACK}
         for name, row in self.rows.items() if undone else ():
             if row.status is TrajectoryStatus.CONSUMED and row.update_id in undone and name not in run.trajectories:

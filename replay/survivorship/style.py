@@ -31,7 +31,7 @@ thead th { color: var(--quiet); font-size: 12.5px; white-space: normal; vertical
 thead th:first-child, thead th.chart { text-align: left; }
 th, td { padding: 4px 14px 4px 0; border-bottom: 1px solid var(--line); vertical-align: top; }
 th.name { white-space: normal; overflow-wrap: anywhere; min-width: 150px; max-width: 340px; }
-th em { color: var(--failed); font-style: normal; font-size: 12px; margin-left: 8px; }
+th em { color: var(--failed); font-style: normal; font-size: 12px; margin-left: 8px; white-space: nowrap; }
 td.n { text-align: right; white-space: nowrap; } td.bar { padding-top: 9px; }
 td.why { min-width: 260px; max-width: 620px; overflow-wrap: anywhere; }
 svg { display: block; } td.bar svg { width: 160px; border-radius: 2px; background: var(--tile); }
