@@ -99,6 +99,11 @@ class AnchorNote(BaseModel):
     run: str | None = None
     digest: _Digest
 
+    def follows(self, section: Section) -> bool:
+        """Whether it is the state behind a section of the lifecycle topic."""
+        mine = self.lifecycle, self.partition, self.next_offset, self.run
+        return mine == (section.topic, section.partition, section.end, section.run)
+
 
 ANCHOR = "anchor"
 """What stands for a topic in the section of an anchor's rows."""
@@ -129,6 +134,10 @@ class Contents(BaseModel):
         of_anchors = [at for at, one in enumerate(self.sections) if one.topic == ANCHOR]
         if of_anchors != ([] if self.anchor is None else [len(self.sections) - 1]):
             raise ValueError("the rows of an anchor are the last section")
+        if self.anchor is not None and not any(map(self.anchor.follows, self.sections)):
+            raise ValueError("the anchor does not stand behind the records of the file")
+        if self.anchor is not None and self.anchor.topic_partitions != self.partitions[self.anchor.lifecycle]:
+            raise ValueError("the anchor is of another number of partitions")
         return self
 
     def is_of_cluster(self, other: "Contents") -> bool:
