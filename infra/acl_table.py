@@ -24,7 +24,7 @@ class Role(StrEnum):
 
 
 ABOUT = {
-    Role.WORKER: "a rollout worker: publishes trajectories with their payloads; reads nothing",
+    Role.WORKER: "a rollout worker: publishes trajectories with their payloads; reads only how stale they would be",
     Role.REWARD: "a reward service: publishes rewards; reads nothing",
     Role.TRAINER: "a trainer: reserves, loads what it reserved, commits",
     Role.COORDINATOR: "the weight coordinator: configures runs, prepares and activates policies",

@@ -43,7 +43,7 @@ def _command(command: Any) -> Iterator[str]:
 
 
 def _parameter(one: Any) -> tuple[str, str, str]:
-    name = ", ".join(one.opts) if one.param_type_name == "option" else one.name.upper()
+    name = ", ".join(one.opts) if one.param_type_name == "option" else _named(one)
     return code(name), _default(one), one.help or ""
 
 
@@ -56,3 +56,9 @@ def _default(one: Any) -> str:
     given = one.default
     plain = isinstance(given, str | int | float) and not isinstance(given, bool)
     return code(given) if plain and told is not False else ""
+
+
+def _named(argument: Any) -> str:
+    """As its usage line calls it, where that is a plain name."""
+    metavar = argument.metavar or ""
+    return str(metavar) if metavar.isalpha() else str(argument.name).upper()
