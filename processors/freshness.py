@@ -1,7 +1,7 @@
 """How stale is what is left, and what has become of the rest: a pure function of a run's state."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from rollbook.processors.capacity import capacity, learner_policy
@@ -30,7 +30,7 @@ MOST_WORKERS = 256
 MOST_ROWS = 1_000
 """What a snapshot lists at most: it must fit its topic whatever a run does."""
 _REFUSED_AT = " refused: "
-_STAGES = {f"{Event.GENERATION_FAILED.value}: ": "generation", f"{Event.REWARD_FAILED.value}: ": "reward"}
+_STAGES = {Event.GENERATION_FAILED.value: "generation", Event.REWARD_FAILED.value: "reward"}
 
 
 def snapshot(run: Run) -> FreshnessSnapshot:
@@ -49,6 +49,7 @@ def snapshot(run: Run) -> FreshnessSnapshot:
     opened = run.updates.all_open()
     workers = _workers(run)
     room = capacity(run)
+    others = happened(run)
     figures = {tally.name: tally.count for tally in run.tallies.values()}
     consumed = tuple(_by_lag(figures))
     return FreshnessSnapshot(
@@ -58,7 +59,8 @@ def snapshot(run: Run) -> FreshnessSnapshot:
         lag_unit=admission.lag_unit.value,
         max_lag=admission.max_lag,
         by_version=tuple(
-            VersionCount(version=v, state=s.value, count=c) for v, s, c in run.trajectories.by_version()[-MOST_ROWS:]
+            VersionCount.trusted(version=v, state=s.value, count=c)
+            for v, s, c in run.trajectories.by_version()[-MOST_ROWS:]
         ),
         ready_fresh=counts[Freshness.FRESH],
         ready_tolerated=counts[Freshness.TOLERATED],
@@ -67,11 +69,11 @@ def snapshot(run: Run) -> FreshnessSnapshot:
         open_updates=tuple(update.update_id for update in opened[:MOST_UPDATES]),
         open_update_count=len(opened),
         mean_lag=sum(lag * count for lag, count in lags.items()) / total if total else None,
-        happened=happened(run),
+        happened=others,
         learner_policy=None if learner is None else _ref(learner),
         ready_future=counts[Freshness.FUTURE],
         ready_unknown=unknown,
-        ready_by_lag=tuple(LagCount(lag=lag, count=lags[lag]) for lag in islice(sorted(lags), MOST_ROWS)),
+        ready_by_lag=tuple(LagCount.trusted(lag=lag, count=lags[lag]) for lag in islice(sorted(lags), MOST_ROWS)),
         ready_stale_for_learner=sum(count for lag, count in learners_lags.items() if lag > admission.max_lag),
         consumed_by_lag=consumed,
         consumed_lag_unknown=figures.get(Event.COMMIT.value, 0) - sum(one.count for one in consumed),
@@ -79,8 +81,8 @@ def snapshot(run: Run) -> FreshnessSnapshot:
         max_mean_abs_log_ratio=admission.max_mean_abs_log_ratio,
         drift=tuple(_drift(figures)),
         drift_floor=tuple(_floor(figures, head.floor)),
-        refusals=tuple(_refusals(figures)),
-        failures=tuple(_failures(figures)),
+        refusals=tuple(_refusals(others)),
+        failures=tuple(_failures(others)),
         updates=tuple(one for update in opened[:MOST_UPDATES] for one in _update(run, update)),
         in_doubt_count=sum(update.in_doubt for update in opened),
         workers=workers[:MOST_WORKERS],
@@ -115,14 +117,14 @@ def _lags(run: Run, policy: PolicyState | None) -> tuple[Counter[int], int]:
 def _by_lag(figures: dict[str, int]) -> Iterator[LagCount]:
     lags = {int(name.removeprefix(CONSUMED)): count for name, count in figures.items() if name.startswith(CONSUMED)}
     for lag in sorted(lags):
-        yield LagCount(lag=lag, count=lags[lag])
+        yield LagCount.trusted(lag=lag, count=lags[lag])
 
 
 def _drift(figures: dict[str, int]) -> Iterator[DriftBin]:
     for name, bound in zip(BINS, (*BOUNDS, None), strict=True):
         admitted, refused = figures.get(f"{ADMITTED}{name}", 0), figures.get(f"{REFUSED}{name}", 0)
         if admitted or refused:
-            yield DriftBin(up_to=bound, admitted=admitted, refused=refused)
+            yield DriftBin.trusted(up_to=bound, admitted=admitted, refused=refused)
 
 
 def _floor(figures: dict[str, int], oldest: int) -> Iterator[DriftFloor]:
@@ -130,29 +132,29 @@ def _floor(figures: dict[str, int], oldest: int) -> Iterator[DriftFloor]:
     for version in (one for one in versions if one >= oldest):
         rows = figures[f"{ROWS}{version}"]
         # Of whole numbers: exactly rounded, the same on every machine.
-        yield DriftFloor(
+        yield DriftFloor.trusted(
             version=version, rows=rows, mean_abs_log_ratio=figures[f"{DRIFT}{version}"] / (rows * 1_000_000_000)
         )
 
 
-def _refusals(figures: dict[str, int]) -> Iterator[RefusalCount]:
-    for name, count in figures.items():
-        record_type, said, reason = name.partition(_REFUSED_AT)
+def _refusals(tallies: Iterable[Tally]) -> Iterator[RefusalCount]:
+    for tally in tallies:
+        record_type, said, reason = tally.name.partition(_REFUSED_AT)
         if said:
-            yield RefusalCount(record_type=record_type, reason=reason, count=count)
+            yield RefusalCount.trusted(record_type=record_type, reason=reason, count=tally.count)
 
 
-def _failures(figures: dict[str, int]) -> Iterator[FailureCount]:
-    for name, count in figures.items():
-        for begins, stage in _STAGES.items():
-            if name.startswith(begins):
-                yield FailureCount(stage=stage, cause=name.removeprefix(begins), count=count)
+def _failures(tallies: Iterable[Tally]) -> Iterator[FailureCount]:
+    for tally in tallies:
+        event, said, cause = tally.name.partition(": ")
+        if said and event in _STAGES:
+            yield FailureCount.trusted(stage=_STAGES[event], cause=cause, count=tally.count)
 
 
 def _update(run: Run, update: UpdateState) -> Iterator[OpenUpdate]:
     config = run.configs.get(update.config_version)
     if update.learner is not None and config is not None:
-        yield OpenUpdate(
+        yield OpenUpdate.trusted(
             update_id=update.update_id,
             learner=update.learner,
             status=update.status.value,
@@ -172,7 +174,7 @@ def _workers(run: Run) -> tuple[WorkerReport, ...]:
 
 def _worker(run: Run, worker_id: str, required: bool) -> WorkerReport:
     last = run.workers.get(worker_id)
-    return WorkerReport(
+    return WorkerReport.trusted(
         worker_id=worker_id,
         required=required,
         serves=None if last is None else last.serves,
@@ -185,4 +187,4 @@ def _worker(run: Run, worker_id: str, required: bool) -> WorkerReport:
 
 
 def _ref(policy: PolicyState) -> PolicyRef:
-    return PolicyRef(version=policy.version, artifact_hash=policy.artifact.hash)
+    return PolicyRef.trusted(version=policy.version, artifact_hash=policy.artifact.hash)

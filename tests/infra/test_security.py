@@ -32,6 +32,7 @@ from rollbook.processors.host.transaction import Transactions
 from rollbook.processors.ledger.keys import position_key
 from rollbook.producers import (
     Coordinator,
+    FreshnessReader,
     Options,
     RewardService,
     RolloutWorker,
@@ -52,6 +53,7 @@ from rollbook.schemas.records.policy import EvidenceKind
 from rollbook.schemas.records.rollout import FinishReason
 from rollbook.schemas.records.run import Admission, Artifact, ArtifactKind, DriftGate, InitialPolicy, LagUnit
 from rollbook.tests.infra.secured import SECRET, Secured, secured_broker
+from rollbook.tests.producers.test_freshness_reader import until
 from rollbook.tests.producers.world import PATIENT, POLICY, RULE, SAMPLING, TASK, row
 
 STRANGER = "stranger"
@@ -120,6 +122,7 @@ def test_a_run_in_which_every_role_has_its_own_user(
         RolloutWorker(secured.tls_user(Role.WORKER), run_id, "w", keep_tokens=True) as worker,
         RewardService(secured.user(Role.REWARD), run_id, "r", RULE) as rewards,
         Trainer(secured.user(Role.TRAINER), run_id, "t", options=PATIENT) as trainer,
+        FreshnessReader(secured.tls_user(Role.WORKER), run_id) as freshness,
     ):
         artifact = Artifact(hash=POLICY.artifact_hash, kind=ArtifactKind.FILE)
         coordinator.configure(
@@ -148,6 +151,7 @@ def test_a_run_in_which_every_role_has_its_own_user(
             update.admit({one.trajectory_id: one.log_probs for one in loaded}, POLICY)
             update.start()
             update.step([one.trajectory_id for one in loaded])
+        until(freshness, 2)
     read = decisions(secured.tls_user(Role.READER), run_id)
     assert [one.sequence for one in read] == list(range(1, len(read) + 1))
     assert {one.outcome for one in read} <= {Outcome.ACCEPTED, Outcome.PENDING}, "a reward may be quicker"
@@ -324,9 +328,11 @@ def test_rights_are_set_by_the_command_as_the_operators_admin(
     create_topics(Settings(secured.admin.bootstrap_servers, "other."), 1)
     assert write(other, Topic.LIFECYCLE) is not None
     assert run(["topics", "acl", "--grant", f"worker=User:{STRANGER}", "--apply"]) == 0
-    assert "# set: 3 entries" in capsys.readouterr().out
+    assert "# set: 5 entries" in capsys.readouterr().out
     assert write(other, Topic.LIFECYCLE) is None
     assert write(other, Topic.DECISIONS) is not None
+    assert read(other, Topic.FRESHNESS) is None
+    assert read(other, Topic.LEDGER) is not None
     assert write(secured.user(STRANGER), Topic.LIFECYCLE) is not None, "another prefix is another prefix"
 
 
