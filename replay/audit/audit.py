@@ -112,26 +112,27 @@ def audit(
     noted = noted_heads(heads)
     ledger = _ledger_before(stretch, log.partitions(stretch.lifecycle), anchor)
     before = None if anchor is None else frozenset(head.chain for head in _heads(ledger, None))
+    edited = () if anchor is None else tuple(anchor.check())
+    is_taken = anchor is not None and anchor.noted is None
     logs = (log,) if sealed is None else (log, sealed)
     folding = Folding(
         log,
         stretch,
         ledger,
-        chains := Chains(noted, before),
+        chains := Chains(noted, before, is_vouched=not is_taken and not edited),
         _evidence(logs, settings, stretch) if payloads else None,
         watch,
     )
     findings = folding.findings
     for file in logs:
         findings.take(_changed(file))
-    findings.take(() if anchor is None else anchor.check())
+    findings.take(edited)
     for one in anchors_within(log, stretch):
         folding.fold(one.note.next_offset)
         findings.take(() if folding.differs else (*one.check(), *one.differences(ledger, stretch.run_id)))
     if not folding.differs:
         folding.fold(stretch.within.end)
     folding.check_tail()
-    is_taken = anchor is not None and anchor.noted is None
     unchecked = [f"the anchor's own state: an audit of {anchor.place} derives it"] if anchor and is_taken else []
     if not folding.differs:  # else the state is not that of the log
         try:

@@ -26,12 +26,14 @@ class _Noted:
 
 
 class Chains:
-    """`wanted`: heads noted elsewhere; `before`: those that the anchor has, None where there is none."""
+    """`wanted`: heads noted elsewhere; `before`: those that the anchor has, None where there is none; `is_vouched`:
+    whether its digest was noted elsewhere, too. Of one that was not anybody could have made the rows."""
 
-    def __init__(self, wanted: Iterable[str], before: frozenset[str] | None) -> None:
+    def __init__(self, wanted: Iterable[str], before: frozenset[str] | None, *, is_vouched: bool = False) -> None:
         self._is_anchored = before is not None
         self._before = before or frozenset()
-        self._wanted = set(wanted) - self._before
+        self._known = self._before if is_vouched else frozenset()
+        self._wanted = set(wanted) - self._known
         self._noted: list[_Noted] = []
         self._recent: OrderedDict[str, None] = OrderedDict()
         """The latest, in order: two decisions have never the same."""
@@ -47,7 +49,7 @@ class Chains:
             self._recent.popitem(last=False)
 
     def _is_known(self, chain: str) -> bool:
-        return chain in self._before or chain in self._recent
+        return chain in self._known or chain in self._recent
 
     def unknown_heads(self, stretch: Stretch) -> Iterator[Finding]:
         """Those noted elsewhere that no derived decision has."""
@@ -55,8 +57,13 @@ class Chains:
         what = "the head that was noted elsewhere"
         if self._is_anchored:  # what lies there was not derived, and anybody could have written it
             what += "; of a decision before the anchor it can be asked where that was sealed, and not here"
+        anchors = (
+            "the head that was noted elsewhere: the anchor alone has it, and anybody could have made that one; its "
+            "digest vouches for it, as its seal printed it: --anchor-digest"
+        )
         for chain in sorted(self._wanted):
-            yield Finding(FindingKind.HEAD_UNKNOWN, where, what, {"chain": chain}, {})
+            told = anchors if chain in self._before else what
+            yield Finding(FindingKind.HEAD_UNKNOWN, where, told, {"chain": chain}, {})
 
     def unknown_checkpoints(self, logs: Iterable[LogSource], stretch: Stretch) -> tuple[list[Finding], int]:
         """Checkpoints that note what no decision has, and the number of those of which that cannot be told. One may be

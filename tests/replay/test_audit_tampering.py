@@ -259,9 +259,9 @@ class Cut:
     middle: int
     file: Path
 
-    def audited(self, sealed: LogSource | None = None) -> AuditReport:
+    def audited(self, sealed: LogSource | None = None, noted: str | None = None) -> AuditReport:
         stretch = stretch_of(self.story.log, SETTINGS, OffsetRange(LIFECYCLE, 0, self.middle), None)
-        anchor = anchor_of(self.file)
+        anchor = anchor_of(self.file, noted=noted)
         return audit(self.story.log, SETTINGS, stretch, anchor=anchor, sealed=sealed, payloads=False).report
 
     def left_kafka(self) -> None:
@@ -316,9 +316,17 @@ def test_a_checkpoint_behind_an_anchor_may_note_what_was_decided_before_it(story
 
 
 def test_a_checkpoint_behind_an_anchor_may_note_the_head_that_the_anchor_has(story: Story, tmp_path: Path) -> None:
+    """Where its digest was noted; of another one anybody could have made the rows."""
     at = cut(story, tmp_path / "sealed.avro", decided(story.log)[-1][1].chain)
     at.left_kafka()
+    report = at.audited(noted=anchor_of(at.file).note.digest)
+    assert report.findings == ()
+    assert not any("chain heads" in text for text in report.unchecked)
     report = at.audited()
+    assert report.findings == ()
+    assert "chain heads of 1 checkpoint: of decisions before the anchor, not to be had" in report.unchecked
+    with FileLog([at.file]) as sealed:
+        report = at.audited(sealed)
     assert report.findings == ()
     assert not any("chain heads" in text for text in report.unchecked)
 

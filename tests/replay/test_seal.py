@@ -9,8 +9,9 @@ import pytest
 from rollbook.infra.cli import run as rollbook
 from rollbook.infra.settings import Topic
 from rollbook.replay.audit.anchor import Anchor, anchor_of, digest_of
-from rollbook.replay.audit.audit import audit, stretch_of
+from rollbook.replay.audit.audit import AuditReport, audit, stretch_of
 from rollbook.replay.audit.findings import FindingKind
+from rollbook.replay.audit.ledger import rows_of
 from rollbook.replay.audit.rules import Instead
 from rollbook.replay.audit.seal import seal
 from rollbook.replay.audit.whatif import what_if
@@ -136,6 +137,37 @@ def test_by_the_digest_that_its_seal_printed_an_anchor_is_known(
     for wrong in ([*ask, "--anchor-digest", "abc"], ["audit", rest, "--anchor-digest", "0" * 64]):
         assert rollbook(wrong) == 2
     assert "give its sealed file with --anchor" in capsys.readouterr().err
+
+
+def test_a_head_that_an_anchor_alone_has_is_known_by_the_digest_of_the_anchor(
+    story: Story, middle: int, tmp_path: Path
+) -> None:
+    """Else whoever rewrites what follows puts the head that was noted into a run of the anchor that nobody has."""
+    first = sealed(story, middle, tmp_path / "first.avro")
+    rest = stretch_of(story.log, SETTINGS, OffsetRange(LIFECYCLE, 0, middle), None)
+    noted, made_up = story.ledger.run(story.run_id).head.chain, Story(run_id="dummy").opened()
+    made_up.ledger.run("dummy").change_head(chain="e" * 64)
+    rows = tuple(sorted([*first.rows, *rows_of(made_up.ledger)]))
+    forged = replace(first, rows=rows, note=first.note.model_copy(update={"digest": digest_of(middle, rows)}))
+    assert list(forged.check()) == []
+    (own,) = (one.chain for one in audit_of_seal(story, middle).heads)
+    known = replace(first, noted=first.note.digest)
+    for anchor, wanted, kinds in (
+        (forged, "e" * 64, [FindingKind.HEAD_UNKNOWN]),
+        (replace(forged, noted=first.note.digest), "e" * 64, [FindingKind.ANCHOR_DIFFERS, FindingKind.HEAD_UNKNOWN]),
+        (first, own, [FindingKind.HEAD_UNKNOWN]),
+        (known, own, []),
+        (first, noted, []),
+    ):
+        report = audit(story.log, SETTINGS, rest, anchor=anchor, heads=[wanted], payloads=False).report
+        assert [one.kind for one in report.findings] == kinds
+        if anchor is first and kinds:
+            assert "--anchor-digest" in report.findings[0].what
+
+
+def audit_of_seal(story: Story, middle: int) -> AuditReport:
+    stretch = stretch_of(story.log, SETTINGS, OffsetRange(LIFECYCLE, 0, None, middle), None)
+    return audit(story.log, SETTINGS, stretch, payloads=False).report
 
 
 def test_in_files_that_join_every_anchor_is_derived(story: Story, middle: int, tmp_path: Path) -> None:
