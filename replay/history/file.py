@@ -85,6 +85,12 @@ class FileLog:
         """Whether they have anything of a partition."""
         return (topic, partition) in self._parts
 
+    def stretches(self, topic: str, partition: int, run_id: str | None) -> list[Bounds]:
+        """What they have of everybody, and of a run where one is given, ascending; between two of them there is a
+        gap."""
+        own = (part.section for part in self._parts.get((topic, partition), ()))
+        return joined(Bounds(one.start, one.end) for one in own if one.run in (None, run_id))
+
     def end_together(self, *places: tuple[str, int]) -> bool:
         """Whether the ends of these partitions lie in one file, so that they were taken together."""
         last = []

@@ -4,10 +4,9 @@ run where they were narrowed to runs; and nowhere over a gap, which would make o
 from collections.abc import Iterator, Sequence
 
 from rollbook.infra.settings import Settings, Topic
-from rollbook.replay.history.container import Section
 from rollbook.replay.history.export import OF_RUNS, ranges_of_run
 from rollbook.replay.history.file import FileLog
-from rollbook.replay.history.joined import gap_in, joined
+from rollbook.replay.history.joined import gap_in
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import Bounds
 from rollbook.replay.text import visible
@@ -40,7 +39,7 @@ class Held:
         for topic, partition in dict.fromkeys((one.topic, one.partition) for one in of_their_own):
             for run in self._runs(topic, partition):
                 self._check_whole(topic, partition, run)
-                for own in self._joined(topic, partition, run):
+                for own in self._log.stretches(topic, partition, run):
                     yield OffsetRange(topic, partition, own.first, own.end, run, is_open=True)
 
     def of(self, wanted: OffsetRange) -> Iterator[OffsetRange]:
@@ -50,7 +49,7 @@ class Held:
             if run is None:
                 yield wanted
                 continue
-            own = self._joined(wanted.topic, wanted.partition, run)
+            own = self._log.stretches(wanted.topic, wanted.partition, run)
             if own:
                 start = own[0].first if wanted.start is None else resolved.first
                 end = own[-1].end if wanted.end is None else resolved.end
@@ -73,14 +72,8 @@ class Held:
             )
         return sorted({one.run for one in sections if one.run is not None}) or (None,)
 
-    def _joined(self, topic: str, partition: int, run: str | None) -> list[Bounds]:
-        return joined(Bounds(one.start, one.end) for one in self._sections(topic, partition) if one.run in (None, run))
-
-    def _sections(self, topic: str, partition: int) -> list[Section]:
-        return [one for one in self._log.sections if (one.topic, one.partition) == (topic, partition)]
-
     def _check_whole(self, topic: str, partition: int, run: str | None) -> None:
-        own = self._joined(topic, partition, run or self._run_id)
+        own = self._log.stretches(topic, partition, run or self._run_id)
         if own and topic in self._whole:
             self._check(topic, partition, run, Bounds(own[0].first, own[-1].end), own)
 

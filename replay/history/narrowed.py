@@ -1,12 +1,9 @@
 """Files that were narrowed to a run when they were exported: what can be asked of them is asked of that run."""
 
-from collections.abc import Sequence
-
-from rollbook.replay.history.container import Section
 from rollbook.replay.history.file import FileLog
-from rollbook.replay.history.joined import gap_in, joined
+from rollbook.replay.history.joined import gap_in
 from rollbook.replay.history.ranges import OffsetRange
-from rollbook.replay.history.source import Bounds, LogSource
+from rollbook.replay.history.source import LogSource
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
 
@@ -21,7 +18,7 @@ def narrowed_to(log: LogSource, wanted: OffsetRange, run_id: str | None) -> str 
     sections = [one for one in log.sections if (one.topic, one.partition) == (wanted.topic, wanted.partition)]
     found = run_id or next((one.run for one in sections if one.run is not None), None)
     others = [one for one in sections if one.run not in (None, found)]
-    if others and (run_id is None or not _has(sections, run_id, wanted.resolved(log))):
+    if others and (run_id is None or not _has(log, wanted, run_id)):
         raise BadInput(
             f"{others[0]} was exported of run {visible(others[0].run)} alone: leave that file out, and ask of each run "
             "alone"
@@ -29,6 +26,5 @@ def narrowed_to(log: LogSource, wanted: OffsetRange, run_id: str | None) -> str 
     return found
 
 
-def _has(sections: Sequence[Section], run_id: str, within: Bounds) -> bool:
-    own = joined(Bounds(one.start, one.end) for one in sections if one.run in (None, run_id))
-    return gap_in(within, own) is None
+def _has(log: FileLog, wanted: OffsetRange, run_id: str) -> bool:
+    return gap_in(wanted.resolved(log), log.stretches(wanted.topic, wanted.partition, run_id)) is None

@@ -3,8 +3,7 @@
 from rollbook.replay.audit.decisions import Stretch
 from rollbook.replay.history.decisions import DecisionLog, NotADecision
 from rollbook.replay.history.file import FileLog
-from rollbook.replay.history.joined import joined
-from rollbook.replay.history.source import Bounds, LogSource
+from rollbook.replay.history.source import LogSource
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.decision import Decision
@@ -16,8 +15,7 @@ def check_joined(log: LogSource, stretch: Stretch) -> None:
     if not isinstance(log, FileLog):
         return
     for topic in (stretch.lifecycle, stretch.decisions):
-        own = [one for one in log.sections if (one.topic, one.partition) == (topic, stretch.partition)]
-        parts = joined(Bounds(one.start, one.end) for one in own if one.run in (None, stretch.run_id))
+        parts = log.stretches(topic, stretch.partition, stretch.run_id)
         if len(parts) > 1:
             raise BadInput(
                 f"{topic}:{stretch.partition}:{parts[0].end}-{parts[1].first} is in none of the files, and what lies "
