@@ -14,7 +14,7 @@ from rollbook.processors.gates import abs_log_ratio
 from rollbook.replay.audit.anchor import Anchor, anchor_of
 from rollbook.replay.audit.audit import AuditReport, audit, stretch_of
 from rollbook.replay.audit.findings import FindingKind
-from rollbook.replay.audit.lookup import Lookup
+from rollbook.replay.audit.lookup import Lookup, Written
 from rollbook.replay.audit.report import lines, plain
 from rollbook.replay.audit.seal import seal
 from rollbook.replay.history.export import export
@@ -270,6 +270,13 @@ def test_payloads_that_nobody_wrote_are_not_those_that_retention_took(
             assert [one.kind for one in report.findings] == [FindingKind.EVIDENCE_DIFFERS] * 2
             assert all(why in one.what for one in report.findings)
             assert report.checked.gone == 0
+
+
+def test_what_can_have_been_written_ends_with_the_partition(story: Shown) -> None:
+    story.group("a")
+    end = story.log.bounds(PAYLOADS, 0).end
+    for offset, why in ((end - 1, None), (end, f"the partition ends at {end}")):
+        assert Written((story.log,), PAYLOADS).why_not(PAYLOADS, 0, (offset,)) == why
 
 
 def test_what_was_written_behind_an_earlier_export_is_no_finding(story: Shown, tmp_path: Path) -> None:

@@ -52,7 +52,10 @@ def sealed(story: Story, folder: Path, *ends: int, run_id: str | None = None) ->
 def test_files_sealed_one_after_the_other_join_wherever_they_are_cut(story: Story, tmp_path: Path) -> None:
     """Between their decisions there may lie the end of a transaction."""
     for middle in range(3, story.end):
-        with FileLog(sealed(story, tmp_path, middle, story.end)) as log:
+        first, second = sealed(story, tmp_path, middle, story.end)
+        with FileLog([second]) as log:
+            assert log.bounds(DECISIONS, 0).first == anchor_of(first).note.next_decision, "none is sealed twice"
+        with FileLog([first, second]) as log:
             report = audit(log, SETTINGS, stretch_of(log, SETTINGS, OffsetRange(LIFECYCLE, 0), None)).report
         assert report.passed
         assert (report.decided, report.undecided) == (story.end, 0)
@@ -122,6 +125,8 @@ def test_a_proof_of_files_that_do_not_join_is_refused(
     first, second, third = sealed(story, tmp_path, 12, 15, story.end)
     ask = ["prove", "--run", story.run_id, "--policy", "1"]
     assert rollbook([*ask, str(first), str(third)]) == 2
+    assert f"{LIFECYCLE}:0:12-15 is in none of the files" in capsys.readouterr().err
+    assert rollbook([*ask, str(first), str(third), "lifecycle:0:-12"]) == 2
     assert f"{LIFECYCLE}:0:12-15 is in none of the files" in capsys.readouterr().err
     assert rollbook([*ask, str(first)]) == 0
     assert rollbook([*ask, str(third), str(first), str(second)]) == 0
