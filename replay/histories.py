@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import reduce
-from pathlib import Path
 
 from rollbook.infra.settings import Topic
 from rollbook.replay.audit.anchor import Anchor, anchor_of
@@ -26,6 +25,7 @@ from rollbook.replay.audit.whatif import what_if
 from rollbook.replay.audit.whatif_report import WhatIfReport
 from rollbook.replay.diff.diff import RunIn, diff_runs
 from rollbook.replay.diff.result import DiffReport
+from rollbook.replay.history.arguments import Place, path_of, paths_of, texts_of
 from rollbook.replay.history.export import Exported, export
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.progress import Watch
@@ -46,7 +46,7 @@ from rollbook.replay.survivorship.survey import survey
 from rollbook.replay.updates.replayed import ReplayedUpdate, Total, replay_history
 from rollbook.schemas.errors import BadInput
 
-Source = str | Path
+Source = Place
 """An exported file, or an offset range such as `lifecycle:0:0-5000`."""
 
 
@@ -72,23 +72,24 @@ class History:
     def audit(
         self,
         *,
-        anchor: Path | None = None,
+        anchor: Place | None = None,
         anchor_digest: str | None = None,
         heads: Iterable[str] = (),
         payloads: bool = True,
-        bundles: Sequence[Path] = (),
+        bundles: Iterable[Place] = (),
     ) -> tuple[AuditReport, ...]:
         """Derive every decision again; a report for each partition. `anchor`: the sealed file that ends where the range
         begins; `anchor_digest` and `heads`: the anchor's digest and chain heads, as noted elsewhere; `payloads`: also
         drift and recordings; `bundles`: folders of bundles that must be made of these records."""
+        noted, folders = texts_of(heads, "heads"), paths_of(bundles, "bundles")
         if anchor is None and anchor_digest is not None:
             raise BadInput("--anchor-digest is of an anchor: give its sealed file with --anchor, too")
-        before = () if anchor is None else (anchor_of(anchor, even_changed=True, noted=anchor_digest),)
+        at = None if anchor is None else path_of(anchor, "anchor")
+        before = () if at is None else (anchor_of(at, even_changed=True, noted=anchor_digest),)
         stretches = self._stretches(before)
-        noted = tuple(heads)
         if len(stretches) > 1 and (noted or before):
             raise BadInput("--head and --anchor are of one partition: name its range, or --run RUN")
-        with nullcontext() if anchor is None else FileLog([anchor]) as sealed:
+        with nullcontext() if at is None else FileLog([at]) as sealed:
             found = [
                 audit(
                     self.of.log,
@@ -102,13 +103,13 @@ class History:
                 ).report
                 for one in stretches
             ]
-        if bundles:
-            found[-1] = found[-1].with_bundles(check_bundles(self.of.log, self.of.settings, bundles))
+        if folders:
+            found[-1] = found[-1].with_bundles(check_bundles(self.of.log, self.of.settings, folders))
         return tuple(found)
 
-    def what_if(self, instead: Instead, *, anchor: Path | None = None) -> tuple[WhatIfReport, ...]:
+    def what_if(self, instead: Instead, *, anchor: Place | None = None) -> tuple[WhatIfReport, ...]:
         """The same history under other limits; a report for each partition."""
-        before = () if anchor is None else (anchor_of(anchor),)
+        before = () if anchor is None else (anchor_of(path_of(anchor, "anchor")),)
         stretches = self._stretches(before)
         if len(stretches) > 1 and before:
             raise BadInput("--anchor is of one partition: name its range, or --run RUN")
@@ -128,8 +129,8 @@ class History:
         stretch = self._of_one_run("a proof")
         if (policy is None) == (artifact is None):
             raise BadInput("say whose weights: either a policy's version or an artifact's hash")
-        wanted = OfPolicy(policy, artifact)
-        return prove(self.of.log, stretch, wanted, asked=asked, heads=heads, watch=self.watch)
+        wanted, noted = OfPolicy(policy, artifact), texts_of(heads, "heads")
+        return prove(self.of.log, stretch, wanted, asked=asked, heads=noted, watch=self.watch)
 
     def report(self) -> SurvivorshipReport:
         """What became of every trajectory of the run, and what was never trained on."""
@@ -147,7 +148,7 @@ class History:
 
     def materialize(
         self,
-        out: Path,
+        out: Place,
         *,
         update: str | None = None,
         form: Form | None = None,
@@ -155,19 +156,20 @@ class History:
     ) -> tuple[MaterializeReport, ...]:
         """Write the bundles of all committed updates, or of one of the run, into a folder; a report for each
         partition. `told` of each bundle once it is on disk."""
-        wanted = wanted_of(self.of, update)
-        return tuple(materialize(self.of.log, one, out, self.watch, form=form or Form(), told=told) for one in wanted)
+        wanted, folder = wanted_of(self.of, update), path_of(out, "out")
+        made = [materialize(self.of.log, one, folder, self.watch, form=form or Form(), told=told) for one in wanted]
+        return tuple(made)
 
-    def export(self, out: Path, *, payloads: bool = False) -> Exported:
+    def export(self, out: Place, *, payloads: bool = False) -> Exported:
         """Write it to a file, with the payloads that it names where asked for."""
-        of = self.of
-        return export(of.log, of.settings, of.ranges, out, run_id=of.run_id, payloads=payloads, watch=self.watch)
+        of, file = self.of, path_of(out, "out")
+        return export(of.log, of.settings, of.ranges, file, run_id=of.run_id, payloads=payloads, watch=self.watch)
 
-    def seal(self, out: Path, *, anchors: Sequence[Path] = (), payloads: bool = False) -> Iterator[Sealed]:
+    def seal(self, out: Place, *, anchors: Iterable[Place] = (), payloads: bool = False) -> Iterator[Sealed]:
         """Audit and write each partition with an anchor behind it, one after the other; `out` is a folder where there
         are several. `anchors`: the sealed files that end where the ranges begin."""
-        before = tuple(anchor_of(one, even_changed=True) for one in anchors)
-        for one in plan(self._stretches(before), before, out):
+        before = tuple(anchor_of(one, even_changed=True) for one in paths_of(anchors, "anchors"))
+        for one in plan(self._stretches(before), before, path_of(out, "out")):
             with ExitStack() as stack:
                 sealed = None if one.before is None else stack.enter_context(FileLog([one.before.path]))
                 yield seal(

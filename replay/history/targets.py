@@ -1,11 +1,13 @@
 """What a command is to work on: offset ranges or a run, of the cluster or of exported files."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from rollbook.infra.settings import Settings, Topic
+from rollbook.replay.history.arguments import Place, text_of
 from rollbook.replay.history.export import OF_RUNS, ranges_of_run
 from rollbook.replay.history.file import FileLog, is_container
 from rollbook.replay.history.held import Held
@@ -37,7 +39,7 @@ def is_history(text: str) -> bool:
     return not path.is_dir() and (not path.is_file() or path.suffix == ".avro" or is_container(path))
 
 
-Texts = Sequence[str | Path]
+Texts = Sequence[Place]
 
 
 @contextmanager
@@ -45,6 +47,7 @@ def opened(texts: Texts, run_id: str | None = None) -> Iterator[Targets]:
     """`texts`: each the path of an exported file, or an offset range; without a range it is all of the run or, without
     a run, all that the files hold. Raises BadInput, also for files with a gap between them, and OutOfRange."""
     files, wanted = _told_apart(texts)
+    _check_text(run_id)
     if not files:
         with KafkaLog(settings := Settings.from_env()) as log:
             yield _targets(log, settings, _in_kafka(log, settings, wanted, run_id), run_id, bool(wanted))
@@ -65,6 +68,7 @@ def opened_for(texts: Texts, run_id: str) -> Iterator[Targets]:
     """Of exported files those that can hold a run, so that files of several runs, or of several clusters, may be given
     together; without any the cluster. Raises BadInput where none of them holds it."""
     files, wanted = _told_apart(texts)
+    _check_text(run_id)
     for text in wanted:
         raise BadInput(f"{visible(text)} is no file: give exported histories that hold the runs whole")
     holding = files_of(files, run_id)
@@ -76,14 +80,19 @@ def opened_for(texts: Texts, run_id: str) -> Iterator[Targets]:
 
 def _told_apart(texts: Texts) -> tuple[list[Path], list[str]]:
     """Files and ranges."""
-    if isinstance(texts, str | Path):
+    if isinstance(texts, str | os.PathLike):
         raise BadInput(f"'{visible(texts)}' is one text: give a list of files or ranges, such as ['{visible(texts)}']")
-    given = list(map(str, texts))
+    given = [text_of(one, "a file or range") for one in texts]
     wanted = [text for text in given if not Path(text).exists()]
     for text in wanted:
         if "/" in text or text.endswith(".avro"):
             raise BadInput(f"{visible(text)} does not exist: give an exported history, or an offset range")
     return [Path(text) for text in given if text not in wanted], wanted
+
+
+def _check_text(run_id: object) -> None:
+    if run_id is not None and not isinstance(run_id, str):
+        raise BadInput(f"run={visible(repr(run_id))} is no text: give the run's id")
 
 
 def _in_kafka(log: LogSource, settings: Settings, wanted: Sequence[str], run_id: str | None) -> Sequence[OffsetRange]:

@@ -50,7 +50,8 @@ def materialize(
             written.append(bundle)
         problems += made.problems
         without_update += made.without_update
-    return MaterializeReport(found.committed, tuple(written), tuple(problems), found.undecided, tuple(without_update))
+    rest = found.undecided, tuple(without_update), wanted.update_id
+    return MaterializeReport(found.committed, tuple(written), tuple(problems), *rest)
 
 
 def _written(update: CommittedUpdate, bundle: Ready, published: Published) -> Written:

@@ -68,7 +68,8 @@ class MaterializeReport:
     """The answer for a range; `written` in the order of the training. An update with a problem has no bundle at all.
 
     `undecided`: lifecycle offsets of the range whose decisions were not there yet, so that nothing is known of them.
-    `without_update`: why updates whose steps are written have no bundle of their own.
+    `without_update`: why updates whose steps are written have no bundle of their own. `only`: the one update that was
+    asked for, if it was one.
     """
 
     updates: int
@@ -76,6 +77,7 @@ class MaterializeReport:
     problems: tuple[Problem, ...]
     undecided: Bounds | None
     without_update: tuple[Problem, ...] = ()
+    only: str | None = None
 
     @property
     def steps(self) -> tuple[Written, ...]:
@@ -84,8 +86,10 @@ class MaterializeReport:
 
     @property
     def complete(self) -> bool:
-        """Whether every committed update of the range that stands was written: one that was undone has no bundle."""
-        return all(problem.reason is NotWritten.ROLLED_BACK for problem in self.problems)
+        """Whether every committed update of the range that stands was written: one that was undone has no bundle. An
+        update that was asked for and is not there was not written."""
+        is_there = self.updates > 0 or self.only is None
+        return is_there and all(problem.reason is NotWritten.ROLLED_BACK for problem in self.problems)
 
 
 class CannotWrite(Exception):

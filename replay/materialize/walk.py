@@ -62,7 +62,9 @@ class Wanted:
 
 def wanted_of(of: Targets, update_id: str | None = None) -> list[Wanted]:
     """What a command was asked for, partition by partition; of files that were narrowed to a run that run's. Raises
-    BadInput for a run and a range at once."""
+    BadInput for a run and a range at once, and for an update without its run."""
+    if update_id is not None and of.run_id is None:
+        raise BadInput("an update is of a run, and a range may hold updates of several: say which run")
     if of.run_id is not None and of.are_named:
         raise BadInput("say which updates: either a RANGE such as lifecycle:0:0-5000, or --run RUN")
     if of.run_id is not None:

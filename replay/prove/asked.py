@@ -6,8 +6,8 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from rollbook.replay.history.arguments import Place, path_of, texts_of
 from rollbook.replay.prove.names import NO_DIGEST, NO_NAME, Name, Unfit, checked, hash_in, names_in
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
@@ -41,9 +41,15 @@ class Asked:
     @classmethod
     def of(cls, prompt_hashes: Iterable[str] = (), task_ids: Iterable[str] = (), *, key: bytes = b"") -> "Asked":
         """`key`: that of the clients' redaction, where it has one. Clients without it are looked for, too, and those
-        whose key has no end of a line. Raises BadInput for what is no hash, or can be no id."""
+        whose key has no end of a line. Raises BadInput for what is no hash, or can be no id, and where nothing asks: of
+        no tasks all would be absent."""
+        if not isinstance(key, bytes):
+            raise BadInput(f"key={visible(repr(key))} is no bytes: give those of the file that the clients' key is in")
+        given_hashes, given_ids = texts_of(prompt_hashes, "prompt_hashes"), texts_of(task_ids, "task_ids")
+        if not given_hashes and not given_ids:
+            raise BadInput("nothing asks: give prompt_hashes or task_ids, or leave `asked` out")
         keys = tuple(dict.fromkeys((b"", key, key.rstrip(b"\r\n"))))
-        names = {*(_name(text, may_be_id=False) for text in prompt_hashes), *map(_name, task_ids)}
+        names = {*(_name(text, may_be_id=False) for text in given_hashes), *map(_name, given_ids)}
         hashes = frozenset(name.text for name in names if name.is_hash)
         ids = frozenset(name.text for name in names if not name.is_hash)
         as_hash = {form: one for one in ids for form in _hashes(_hashed(one), keys)}
@@ -140,10 +146,10 @@ def _may_begin(text: str) -> bool:
     return _SHORTEST_CUT <= len(text) < _DIGITS and _HEX.issuperset(text)
 
 
-def read_asked(path: Path, *, key: bytes = b"") -> Asked:
+def read_asked(path: Place, *, key: bytes = b"") -> Asked:
     """The prompt hashes and task ids of a file: a line each, as JSON, or as a table. Raises BadInput."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = path_of(path, "path").read_text(encoding="utf-8-sig")
     except OSError as fault:
         raise BadInput(f"{visible(path)} cannot be read ({fault.strerror}): give prompt hashes or task ids") from None
     except UnicodeDecodeError:
