@@ -18,9 +18,7 @@ from rollbook.replay.history.container import ANCHOR
 from rollbook.replay.history.export import Exported
 from rollbook.replay.history.options import RunOnly, TargetTexts
 from rollbook.replay.history.progress import Watch, progress
-from rollbook.replay.history.records import records
 from rollbook.replay.history.source import StoredRecord
-from rollbook.replay.history.targets import Targets, opened
 from rollbook.replay.text import plural, visible
 from rollbook.schemas.codec import Decoded, UndecodableRecord, unwrap
 from rollbook.schemas.errors import AnswerNo, BadInput
@@ -147,8 +145,8 @@ def show(
     """Print the committed records of ranges, of a run, or of exported files (of their payloads where a range names
     them). Exits 1 when there is none."""
     types = _types(record_type or ())
-    with opened(targets or (), run) as of, _progress() as watch:
-        found = islice(_found(of, types, naming, watch), limit or (None if as_json else SHOWN + 1))
+    with _progress() as watch, open_history(*(targets or ()), run=run, watch=watch) as history:
+        found = islice(_found(history.records(), types, naming), limit or (None if as_json else SHOWN + 1))
         count = 0
         for count, (stored, decoded) in enumerate(found, start=1):
             if as_json:
@@ -158,7 +156,7 @@ def show(
             else:
                 print(_line(stored, decoded))
         if not count:
-            where = ", ".join(f"{one}{_of_run(run or one.run)}" for one in of.ranges)
+            where = ", ".join(f"{one}{_of_run(run or one.run)}" for one in history.of.ranges)
             raise AnswerNo(f"no such record is in {where}")
 
 
@@ -177,9 +175,9 @@ def _progress() -> AbstractContextManager[Watch]:
 
 
 def _found(
-    of: Targets, types: frozenset[str], naming: str | None, watch: Watch
+    records: Iterator[StoredRecord], types: frozenset[str], naming: str | None
 ) -> Iterator[tuple[StoredRecord, Decoded | None]]:
-    for stored in records(of, watch):
+    for stored in records:
         if naming is not None and naming.encode() not in (stored.value or b"") + (stored.key or b""):
             continue
         decoded = _decoded(stored)
