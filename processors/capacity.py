@@ -34,7 +34,7 @@ def capacity(run: Run) -> Capacity:
     rows = rows_per_update(run)
     active = None if head.active is None else known_policy(run, head.active)
     learner = learner_policy(run)
-    if active is None or active.orphaned or active.abandoned or learner is None:
+    if active is None or not _stands(active) or learner is None:
         return Capacity(rows, 0, 0)
     number = next_number(run, learner)
     left = max(0, policy_number(active, admission.lag_unit) + admission.max_lag - number + 1)
@@ -47,7 +47,11 @@ def capacity(run: Run) -> Capacity:
 def learner_policy(run: Run) -> PolicyState | None:
     """The newest policy that is neither orphaned nor abandoned; None in a closed run."""
     every = run.policies.downwards(INT63_MAX + 1)
-    return next((policy for policy in every if not (policy.orphaned or policy.abandoned)), None)
+    return next(filter(_stands, every), None)
+
+
+def _stands(policy: PolicyState) -> bool:
+    return not any((policy.orphaned, policy.abandoned))
 
 
 def rows_per_update(run: Run) -> int | None:

@@ -123,7 +123,7 @@ def _by_lag(figures: dict[str, int]) -> Iterator[LagCount]:
 def _drift(figures: dict[str, int]) -> Iterator[DriftBin]:
     for name, bound in zip(BINS, (*BOUNDS, None), strict=True):
         admitted, refused = figures.get(f"{ADMITTED}{name}", 0), figures.get(f"{REFUSED}{name}", 0)
-        if admitted or refused:
+        if admitted + refused:
             yield DriftBin.trusted(up_to=bound, admitted=admitted, refused=refused)
 
 

@@ -56,7 +56,7 @@ class AtTheGate:
         """Count a row."""
         self.names[f"{ADMITTED if admitted else REFUSED}{BINS[bisect_left(BOUNDS, ratio)]}"] += 1
         version = row.policies[0].version
-        if lag == 0 and _has_room(run, self.names, version):
+        if lag == 0 and version >= run.head.floor:
             # Whole billionths: a sum of floats would depend on the order of the rows.
             self.names[f"{ROWS}{version}"] += 1
             self.names[f"{DRIFT}{version}"] += round(min(ratio, _MOST_NATS) * _NANO)
@@ -64,14 +64,6 @@ class AtTheGate:
     def count(self, run: Run) -> None:
         """Keep what was counted."""
         _add(run, self.names)
-
-
-def _has_room(run: Run, now: Counter[str], version: int) -> bool:
-    """Whether a version is, or may be, among those kept: the newest ones that are not below the floor."""
-    if f"{ROWS}{version}" in run.tallies or f"{ROWS}{version}" in now:
-        return True
-    kept = sorted(versions(run) | {int(name.removeprefix(ROWS)) for name in now if name.startswith(ROWS)})
-    return version >= run.head.floor and (len(kept) < MOST_VERSIONS or version > kept[0])
 
 
 def versions(run: Run) -> set[int]:
