@@ -56,7 +56,9 @@ class Anchor:
     def begin(self, wanted: OffsetRange) -> OffsetRange:
         """A range whose START is left open begins here."""
         here = (wanted.topic, wanted.partition) == (self.note.lifecycle, self.note.partition)
-        return replace(wanted, start=self.note.next_offset) if here and wanted.start is None else wanted
+        behind = isinstance(wanted.end, int) and wanted.end <= self.note.next_offset
+        is_open = wanted.start is None or (wanted.from_first and not behind)
+        return replace(wanted, start=self.note.next_offset) if here and is_open else wanted
 
     def check_fits(self, stretch: Stretch) -> None:
         """Raises BadInput for a stretch that does not begin where it ends, or of another run."""

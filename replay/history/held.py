@@ -40,7 +40,7 @@ class Held:
             for run in self._runs(topic, partition):
                 self._check_whole(topic, partition, run)
                 for own in self._log.stretches(topic, partition, run):
-                    yield OffsetRange(topic, partition, own.first, own.end, run, is_open=True)
+                    yield OffsetRange(topic, partition, own.first, own.end, run, is_open=True, from_first=True)
 
     def of(self, wanted: OffsetRange) -> Iterator[OffsetRange]:
         """A range of it, once for each run that files were narrowed to: its open sides are where that run's end."""
@@ -54,7 +54,8 @@ class Held:
                 start = own[0].first if wanted.start is None else resolved.first
                 end = own[-1].end if wanted.end is None else resolved.end
                 self._check(wanted.topic, wanted.partition, run, Bounds(start, end), own)
-                yield OffsetRange(wanted.topic, wanted.partition, start, end, run, is_open=wanted.end is None)
+                is_open, from_first = wanted.end is None, wanted.start is None
+                yield OffsetRange(wanted.topic, wanted.partition, start, end, run, is_open, from_first)
             if wanted.topic == self._settings.topic(Topic.LIFECYCLE):
                 self._check_whole(self._settings.topic(Topic.DECISIONS), wanted.partition, run)
 

@@ -32,7 +32,8 @@ Side = int | Moment | None
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
     """Offsets [start, end) of a partition; None leaves a side open. `topic` is the full name on the cluster; `run`: of
-    this run alone, where files were narrowed to runs; `is_open`: that it goes as far as the log, whatever its END."""
+    this run alone, where files were narrowed to runs; `is_open`: that it goes as far as the log, whatever its END;
+    `from_first`: that it begins where the log does, whatever its START."""
 
     topic: str
     partition: int
@@ -40,6 +41,7 @@ class OffsetRange:
     end: Side = None
     run: str | None = None
     is_open: bool = field(default=False, compare=False)
+    from_first: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         start, end = ("" if side is None else str(side) for side in (self.start, self.end))

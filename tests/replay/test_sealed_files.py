@@ -105,6 +105,26 @@ def test_seals_of_a_run_join_over_records_and_decisions_of_others(
     assert "not decided yet" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("of_run", [None, "run-a"])
+@pytest.mark.parametrize("asked", [[], ["lifecycle:0:-"]])
+def test_an_open_start_is_at_the_anchor_in_files_as_it_is_in_kafka(
+    story: Story, of_run: str | None, asked: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where files were narrowed to runs, whose first offsets are known."""
+    middle, ranges = story.end // 2, [OffsetRange(LIFECYCLE, 0), OffsetRange(DECISIONS, 0)]
+    whole = str(export(story.log, SETTINGS, ranges, tmp_path / "whole.avro", run_id=of_run).path)
+    first, second = (str(tmp_path / f"{name}.avro") for name in ("first", "second"))
+    assert rollbook(["history", "seal", whole, f"lifecycle:0:-{middle}", "--out", first]) == 0
+    from_there = [whole, *asked, "--anchor", first]
+    for command in (["audit"], ["audit", "--with", "max_lag=9"], ["history", "seal", "--out", second]):
+        capsys.readouterr()
+        assert rollbook([*command, *from_there]) == 0, capsys.readouterr()
+        assert f"{LIFECYCLE}:0:{middle}-{story.end}" in capsys.readouterr().out
+    assert rollbook(["audit", first, "--anchor", second]) == 2
+    assert f"is the state before {LIFECYCLE}:0:{story.end}-, and the range begins at" in capsys.readouterr().err
+    assert rollbook(["audit", whole, f"lifecycle:0:0-{middle}", "--anchor", first]) == 2, "a START that is given stands"
+
+
 def test_a_proof_from_sealed_files_and_the_rest_is_that_of_the_whole_log(story: Story, tmp_path: Path) -> None:
     stretch = stretch_of(story.log, SETTINGS, None, story.run_id)
     asked = Asked.of(task_ids=["sums", "tensors"])
