@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -15,6 +16,7 @@ from rollbook.replay.audit.given import Given, UnknownForm, bundles_at
 from rollbook.replay.audit.lookup import Written, is_elsewhere
 from rollbook.replay.bundle.model import Redaction
 from rollbook.replay.bundle.redaction import Redactor
+from rollbook.replay.history.decisions import DecisionLog
 from rollbook.replay.history.source import LogSource, StoredRecord, place_of, read_there
 from rollbook.replay.materialize.assemble import Assembled
 from rollbook.replay.materialize.commits import CommittedUpdate
@@ -25,6 +27,8 @@ from rollbook.replay.materialize.publish import publish
 from rollbook.replay.materialize.walk import Wanted, walk
 from rollbook.replay.text import plural, visible
 from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode, decode_as
+from rollbook.schemas.errors import BadInput
+from rollbook.schemas.records.decision import Outcome
 from rollbook.schemas.records.rollout import Generated
 from rollbook.schemas.records.update import Commit, RecordingSealed
 
@@ -76,6 +80,8 @@ class _Check:
         self._lacking: dict[str, str] = {}
         """Of bundles, by their places, what the log does not have, and cannot be expected to."""
         self.without: dict[str, str] = {}
+        self._commits: dict[str, dict[str, str]] = {}
+        """By run and update where they lie."""
 
     def findings(self) -> Iterator[Finding]:
         changed: set[str] = set()
@@ -91,6 +97,11 @@ class _Check:
                 if commit is not None:
                     of_run = by_origin.setdefault(_Origin(commit.header.run_id, one.format, one.policy), {})
                     of_run.setdefault(commit.update_id, []).append(one)
+                elif (there := self._committed(one)) is not None:
+                    sides = [{"commit": visible(place)} for place in (_place(one.commit), there)]
+                    yield _finding(one, "the Commit of its update, which it was made from", *sides)
+                else:
+                    self.without[one.place] = self._lacking[one.place]
             except UnknownForm as unknown:
                 yield _finding(one, f"it cannot be made from the log: {unknown}", {}, {})
         for origin, of_updates in by_origin.items():
@@ -120,18 +131,37 @@ class _Check:
         return {stored.offset: stored.sha256 for stored in read_there(self._log, *place, offsets)}
 
     def _commit(self, given: Given) -> Commit | None:
-        """None where the log lacks it. Raises UnknownForm."""
+        """None where the log has no record there. Raises UnknownForm."""
         position = given.commit
-        if position is None:
-            raise UnknownForm("its provenance names no Commit")
         stored = next(read_there(self._log, position.topic, position.partition, [position.offset]), None)
         if stored is None:
-            self.without[given.place] = self._lacking[given.place]
             return None
         try:
             return decode_as(Commit, stored.value or b"")
         except (UndecodableRecord, ContractViolation):
             raise UnknownForm(f"the Commit that its provenance names, at {stored.place}, is none") from None
+
+    def _committed(self, given: Given) -> str | None:
+        """Where an update of the bundle's was committed all the same. Its own word that the Commit is not in the log is
+        not enough: whoever edits a bundle can write it."""
+        for run_id, update_id in dict.fromkeys(given.updates(self._log)):
+            if run_id not in self._commits:
+                self._commits[run_id] = dict(self._commits_of(run_id))
+            if update_id in self._commits[run_id]:
+                return self._commits[run_id][update_id]
+        return None
+
+    def _commits_of(self, run_id: str) -> Iterator[tuple[str, str]]:
+        """Each update of a run whose Commit the log has, and where that lies."""
+        wanted = Wanted.of_run(run_id, self._log, self._settings)
+        with suppress(BadInput):  # the run's partition is not in these files
+            decisions = DecisionLog(self._log, wanted.decisions_topic, wanted.lifecycle.partition)
+            there = self._log.bounds(*wanted.place)
+            for one in decisions.read():
+                decision = one.decision
+                is_commit = decision.record_type == Commit.__name__ and decision.outcome is Outcome.ACCEPTED
+                if is_commit and decision.run_id == run_id and there.first <= decision.source.offset < there.end:
+                    yield decision.update_id or "", place_of(*wanted.place, decision.source.offset)
 
     def _check_bytes(self, origin: _Origin, of_updates: dict[str, list[Given]]) -> Iterator[Finding]:
         wanted = Wanted.of_run(origin.run_id, self._log, self._settings)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,16 @@ from pydantic import ValidationError
 
 from rollbook.replay.bundle.layout import is_leftover
 from rollbook.replay.bundle.model import Redaction
+from rollbook.replay.history.source import LogSource, read_there
 from rollbook.replay.materialize.form import BundleFormat
 from rollbook.replay.materialize.provenance import Position, Provenance, provenance_path
 from rollbook.replay.text import visible
+from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode
 from rollbook.schemas.errors import BadInput
-from rollbook.schemas.records.update import Commit
+from rollbook.schemas.records.update import Admit, Commit, RecordingSealed, Reserve, UpdateStarted
 
 _PROVENANCE = provenance_path(Path("bundle")).name.removeprefix("bundle")
+_OF_UPDATES = Reserve, Admit, UpdateStarted, Commit, RecordingSealed
 _FILES = "manifest.json", "index.json", "COMPLETE"
 """A folder that has one of them is a bundle, or was to be one."""
 
@@ -37,10 +41,25 @@ class Given:
         return visible(self.path, limit=4096)
 
     @property
-    def commit(self) -> Position | None:
-        """Where the Commit of its update lies; also said where the provenance is redacted."""
-        positions = (one.position for one in self.provenance.records if one.record_type == Commit.__name__)
-        return next(positions, None)
+    def commit(self) -> Position:
+        """Where the Commit of its update lies; also said where the provenance is redacted. Raises UnknownForm."""
+        for one in self.provenance.records:
+            if one.record_type == Commit.__name__:
+                return one.position
+        raise UnknownForm("its provenance names no Commit")
+
+    def updates(self, log: LogSource) -> Iterator[tuple[str, str]]:
+        """Run and id of its update: as it says, and as those of its records do that a log has."""
+        yield self.provenance.run_id, self.provenance.update_id
+        places: dict[tuple[str, int], list[int]] = {}
+        for used in self.provenance.records:
+            places.setdefault((used.position.topic, used.position.partition), []).append(used.position.offset)
+        for place, offsets in places.items():
+            for stored in read_there(log, *place, offsets):
+                with suppress(UndecodableRecord, ContractViolation):
+                    record = decode(stored.value or b"")
+                    if isinstance(record, _OF_UPDATES):
+                        yield record.header.run_id, record.update_id
 
     def records(self) -> Iterator[Position]:
         """The records that it was made from, each with its decision."""

@@ -116,10 +116,10 @@ def test_payloads_that_are_not_in_the_file_are_no_difference(
     story: Story, bundles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bare = exported(story, tmp_path / "bare.avro", payloads=False)
-    assert rollbook(["audit", str(bare), "--bundle", str(bundles)]) == 0
-    said = capsys.readouterr().out
-    assert f"not checked: 5 bundles: not in the log (any more) is what they were made from, such as {PAYLOADS}:" in said
-    assert "made again" not in said
+    assert rollbook(["audit", str(bare), "--bundle", str(bundles)]) == 2
+    said = capsys.readouterr().err
+    assert "none of the bundles can be held against these records" in said
+    assert f"5 bundles: not in the log (any more) is what they were made from, such as {PAYLOADS}:" in said
     whole = exported(story, tmp_path / "whole.avro", payloads=True)
     assert rollbook(["audit", str(whole), "--bundle", str(bundles)]) == 0
     assert "5 bundles made again from the log" in capsys.readouterr().out
@@ -158,6 +158,31 @@ def test_a_provenance_alone_is_not_believed_that_a_payload_is_gone(story: Story,
     for log in (story.log, FileLog([exported(story, tmp_path / "whole.avro", payloads=True)])):
         (found,) = check_bundles(log, SETTINGS, [bundles]).findings
         assert f"{PAYLOADS}:0@99999" in found.what
+
+
+@pytest.mark.parametrize("also", ["run_id", "update_id"])
+def test_nor_that_the_commit_is(
+    story: Story, bundles: Path, tmp_path: Path, also: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Records that the log has say of which update the bundle is, also where it names another, or is redacted."""
+
+    def elsewhere(said: Json) -> None:
+        said[also] = "another"
+        (commit,) = (one for one in said["records"] if one["record_type"] == "Commit")
+        commit["position"]["offset"] = 1_000_000
+
+    edited = first(bundles)
+    (expected, *_) = edited.rglob("expected.json")
+    expected.write_text(f"{expected.read_text()} ")
+    edit(edited, elsewhere)
+    whole = exported(story, tmp_path / "whole.avro", payloads=True)
+    with FileLog([whole]) as log:
+        found = check_bundles(log, SETTINGS, [bundles])
+    (finding,) = found.findings
+    assert (finding.place, found.made) == (str(edited), 5)
+    assert finding.said == {"commit": f"{LIFECYCLE}:0@1000000"}
+    assert finding.derived["commit"].startswith(f"{LIFECYCLE}:0@")
+    assert rollbook(["audit", str(whole), "--bundle", str(edited)]) == 1
 
 
 def test_a_record_that_is_not_there_any_more_is_a_difference(story: Story, bundles: Path) -> None:
