@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from rollbook.processors.ledger.fold import Ledger
@@ -43,9 +44,16 @@ class Folding:
     decisions: Bounds = _NONE
     uncounted: frozenset[str] = frozenset()
     """Runs whose figures in the compacted ledger could not be held against those derived."""
+    _of_file: Kept | None = None
+    """The compacted ledger of files, until it was held against the state where it stands."""
+    _is_held: bool = False
 
     def __post_init__(self) -> None:
         self.end = self.decided_to = self.stretch.within.first
+        if isinstance(self.log, FileLog):
+            with suppress(NotHere):
+                kept = self._kept()
+                self._of_file = kept if kept.no_position() is None else None
 
     @property
     def folded_to(self) -> int:
@@ -54,7 +62,19 @@ class Folding:
         return self.decided_to if self.undecided else self.end
 
     def fold(self, end: int) -> None:
-        """On to a lifecycle offset."""
+        """On to a lifecycle offset, past the place where the ledger of a file stands: what it says there can be
+        derived, and who edited it would lower its position, too."""
+        kept = self._of_file
+        if kept is not None and self.end < kept.next_offset <= end:
+            self._fold(kept.next_offset)
+            if not (self.differs or self.undecided):
+                self._compare(kept)
+                self._of_file, self._is_held = None, True
+            if self.differs or kept.next_offset == end:
+                return
+        self._fold(end)
+
+    def _fold(self, end: int) -> None:
         within = Bounds(self.folded_to, end)
         deriver = Deriver(self.log, replace(self.stretch, within=within), self.ledger)
         try:
@@ -119,23 +139,27 @@ class Folding:
     def check_ledger(self) -> None:
         """Hold the compacted ledger against the state where it stands. Raises NotHere."""
         if isinstance(self.log, FileLog):
-            self._check_held(self._kept())
+            if not self._is_held:
+                self._check_held(self._of_file or self._kept())
         else:
             self._check_live()
 
     def _kept(self) -> Kept:
         return read_ledger(self.log, self.stretch, self.ledger.topic_partitions)
 
+    def _compare(self, kept: Kept) -> None:
+        self.findings.take(kept.differences(self.ledger, self.stretch.run_id))
+        self.uncounted = kept.apart
+
     def _check_held(self, kept: Kept) -> None:
-        """Of a file it is what its decisions lead to, or something before."""
-        of = self.stretch
+        """Where it stands in no part that was folded: of a file it is what its decisions lead to, or something before
+        or behind."""
         if (foreign := kept.no_position()) is not None:
             self.findings.add(foreign)
             return
         stands, undecided = kept.next_offset, self._undecided_before(kept.next_offset)
         if self.decided_to <= stands <= self.end and undecided is None:
-            self.findings.take(kept.differences(self.ledger, of.run_id))
-            self.uncounted = kept.apart
+            self._compare(kept)
         elif stands < self.decided_to or not self._is_whole(kept.topic):
             raise self._elsewhere(kept)
         elif undecided is not None:
@@ -173,8 +197,7 @@ class Folding:
                 break
             time.sleep(_PAUSE_S)
         if self.decided_to <= stands <= self.folded_to:
-            self.findings.take(kept.differences(self.ledger, of.run_id))
-            self.uncounted = kept.apart
+            self._compare(kept)
         elif stands < self.decided_to:
             self.findings.add(kept.misplaced("it is before the end of the decisions", self.decided_to))
         elif wanted > self.folded_to:

@@ -42,11 +42,13 @@ class Kept:
         return self.rebuild.next_offset
 
     def no_position(self) -> Finding | None:
-        """What lies where its position should."""
+        """What lies where its position should, or that nothing does: rows are written together with it."""
+        key = position_key(self.partition)
         try:
-            self.rebuild.next_offset  # noqa: B018
+            if self.rebuild.position is None and self.rebuild.rows:
+                here = place_of(self.topic, self.partition, 0)
+                return self._finding(here, f"row {_text(key)} is not there", {}, {"row": "a position"})
         except (UndecodableRecord, ContractViolation) as problem:
-            key = position_key(self.partition)
             return self._finding(self.places[key], f"row {_text(key)}", {"row": str(problem)}, {"row": "a position"})
         return None
 

@@ -17,7 +17,7 @@ from rollbook.replay.history.source import Bounds, StoredRecord
 from rollbook.replay.history.targets import opened
 from rollbook.schemas.codec import decode, encode
 from rollbook.schemas.records.decision import Decision
-from rollbook.schemas.records.ledger import Position
+from rollbook.schemas.records.ledger import Position, TrajectoryState
 from rollbook.tests.replay.memory_log import MemoryLog
 from rollbook.tests.replay.story import DECISIONS, LIFECYCLE, SETTINGS, Story
 
@@ -130,6 +130,42 @@ def test_a_ledger_that_stands_behind_the_end_of_its_file_hides_no_row(story: Sto
     keep_ledger(story, story.end + 1)
     found = the_one(exported(story, tmp_path / "run.avro"))
     assert (found.kind, found.said) == (FindingKind.LEDGER_DIFFERS, {"next_offset": str(story.end + 1)})
+
+
+@runs
+@pytest.mark.parametrize("behind", [1, 5, None])
+def test_a_ledger_is_held_against_the_state_where_it_stands_or_has_no_place(
+    story: Story, tmp_path: Path, run_id: str | None, behind: int | None
+) -> None:
+    """Else who edits its rows has them looked at by nobody, with another position or with none."""
+    at = story.log.bounds(LEDGER, 0).end - 1
+    if behind is None:
+        story.log.remove(LEDGER, 0, at)
+    else:
+        position = Position(next_offset=story.end - behind, transactional_id="teller")
+        story.log.tamper(LEDGER, 0, at, encode(position))
+    findings = audited(exported(story, tmp_path / "run.avro", run_id=run_id)).findings
+    assert {one.kind for one in findings} == {FindingKind.LEDGER_DIFFERS}
+    assert ("position" in findings[0].what) == (behind is None)
+
+
+@runs
+def test_a_ledger_that_stands_before_the_end_is_held_against_the_state_there(
+    story: Story, tmp_path: Path, run_id: str | None
+) -> None:
+    story.update("u1", [story.group("b")])
+    story.log.marker(LEDGER, 0)
+    path = exported(story, tmp_path / "run.avro", run_id=run_id)
+    report = audited(path)
+    assert report.findings == ()
+    assert not any("ledger" in text for text in report.unchecked)
+    bounds = story.log.bounds(LEDGER, 0)
+    row = next(one for one in story.log.read(LEDGER, 0, 0, bounds.end) if b"trajectory" in (one.key or b""))
+    changed = decode(row.value or b"")
+    assert isinstance(changed, TrajectoryState)
+    story.log.tamper(LEDGER, 0, row.offset, encode(changed.but(revision=77)))
+    found = the_one(exported(story, tmp_path / "forged.avro", run_id=run_id))
+    assert (found.kind, found.said) == (FindingKind.LEDGER_DIFFERS, {"revision": "77"})
 
 
 def test_ranges_with_an_end_and_files_of_their_own_may_have_more_of_one_than_of_the_other(
