@@ -140,6 +140,8 @@ def audit(
         folding.fold(stretch.within.end)
     folding.check_tail()
     unchecked = [f"the anchor's own state: an audit of {anchor.place} derives it"] if anchor and is_taken else []
+    if folding.behind:
+        unchecked.append(f"{plural(folding.behind, 'decision')}: of records behind the end of what was given")
     if not folding.differs:  # else the state is not that of the log
         try:
             folding.check_ledger()

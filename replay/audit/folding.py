@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from rollbook.processors.ledger.fold import Ledger
 from rollbook.replay.audit.chains import Chains
@@ -11,7 +12,7 @@ from rollbook.replay.audit.decisions import Deriver, Differs, Stretch, no_decisi
 from rollbook.replay.audit.evidence import Checked, EvidenceCheck
 from rollbook.replay.audit.findings import Finding, FindingKind, Findings
 from rollbook.replay.audit.ledger import Kept, NotHere, read_ledger
-from rollbook.replay.history.decisions import DecisionLog
+from rollbook.replay.history.decisions import Decided, DecisionLog
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import Bounds, LogSource, StoredRecord, place_of
@@ -44,6 +45,8 @@ class Folding:
     decisions: Bounds = _NONE
     uncounted: frozenset[str] = frozenset()
     """Runs whose figures in the compacted ledger could not be held against those derived."""
+    behind: int = 0
+    """Decisions of records behind the end of what was given, which other files may have."""
     _of_file: Kept | None = None
     """The compacted ledger of files, until it was held against the state where it stands."""
     _is_held: bool = False
@@ -102,16 +105,21 @@ class Folding:
 
     def check_tail(self) -> None:
         """Records that are decided are there, also behind the log's end where it was asked for."""
-        of = self.stretch
-        if self.differs or not (self._is_whole(of.decisions) if isinstance(self.log, FileLog) else self._is_to_end()):
+        if self.differs or not self._is_to_end():
             return
         try:
             with no_decision():
-                self.findings.take(self._gone_behind_the_end())
+                behind = self._behind_the_end()
+                if isinstance(self.log, FileLog) and not self._is_whole(self.stretch.decisions):
+                    self.behind = sum(1 for _ in behind)
+                else:
+                    self.findings.take(map(self._gone, islice(behind, 1)))
         except Differs as foreign:
             self.findings.add(foreign.finding)
 
     def _is_to_end(self) -> bool:
+        if isinstance(self.log, FileLog):
+            return self.stretch.is_open and self.end == self._log_end
         return self.stretch.is_open or self.stretch.within.end >= self._log_end
 
     def _is_whole(self, topic: str) -> bool:
@@ -120,21 +128,23 @@ class Folding:
         assert isinstance(self.log, FileLog)
         of = self.stretch
         places = (of.lifecycle, of.partition), (topic, of.partition)
-        return of.is_open and self.end == self._log_end and self.log.end_together(*places)
+        return self._is_to_end() and self.log.end_together(*places)
 
     @property
     def _log_end(self) -> int:
         return self.log.bounds(self.stretch.lifecycle, self.stretch.partition).end
 
-    def _gone_behind_the_end(self) -> Iterator[Finding]:
+    def _behind_the_end(self) -> Iterator[Decided]:
         of = self.stretch
         for decided in DecisionLog(self.log, of.decisions, of.partition).since(self._log_end):
             if of.run_id in (None, decided.decision.run_id):
-                self.differs = True
-                place = place_of(of.lifecycle, of.partition, decided.decision.source.offset)
-                what = f"the {decided.decision.record_type or 'record'} that was decided at {decided.stored.place}"
-                yield Finding(FindingKind.RECORD_GONE, place, f"{what} is behind the log's end", {}, {})
-                return
+                yield decided
+
+    def _gone(self, decided: Decided) -> Finding:
+        self.differs = True
+        place = place_of(self.stretch.lifecycle, self.stretch.partition, decided.decision.source.offset)
+        what = f"the {decided.decision.record_type or 'record'} that was decided at {decided.stored.place}"
+        return Finding(FindingKind.RECORD_GONE, place, f"{what} is behind the log's end", {}, {})
 
     def check_ledger(self) -> None:
         """Hold the compacted ledger against the state where it stands. Raises NotHere."""

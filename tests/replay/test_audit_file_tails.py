@@ -185,6 +185,7 @@ def test_ranges_with_an_end_and_files_of_their_own_may_have_more_of_one_than_of_
     late = export(story.log, SETTINGS, ranges, tmp_path / "late.avro").path
     report = audited(early, late)
     assert report.findings == ()
+    assert "3 decisions: of records behind the end of what was given" in report.unchecked, "a tail may also be gone"
     assert "the compacted ledger" in report.unchecked[-1]
 
 
