@@ -13,6 +13,7 @@ from rollbook.replay.history.file import FileLog, is_container
 from rollbook.replay.history.held import Held
 from rollbook.replay.history.holding import files_of
 from rollbook.replay.history.kafka import KafkaLog
+from rollbook.replay.history.known import check_known
 from rollbook.replay.history.ranges import OffsetRange, check_apart, looks_like_range, parse_range
 from rollbook.replay.history.source import LogSource
 from rollbook.replay.text import visible
@@ -45,7 +46,8 @@ Texts = Sequence[Place]
 @contextmanager
 def opened(texts: Texts, run_id: str | None = None) -> Iterator[Targets]:
     """`texts`: each the path of an exported file, or an offset range; without a range it is all of the run or, without
-    a run, all that the files hold. Raises BadInput, also for files with a gap between them, and OutOfRange."""
+    a run, all that the files hold. Raises BadInput, also for files with a gap between them and for a run that is
+    nowhere, and OutOfRange."""
     files, wanted = _told_apart(texts)
     _check_text(run_id)
     if not files:
@@ -111,4 +113,6 @@ def _targets(
         raise BadInput(f"{one}: records of {one.topic} belong to no run: leave --run out (payloads: add --payloads)")
     if are_named:
         check_apart(log, ranges)
+    if run_id is not None:
+        check_known(log, settings, ranges, run_id)
     return Targets(log, settings, tuple(ranges), run_id, are_named)

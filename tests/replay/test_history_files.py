@@ -12,9 +12,11 @@ import pytest
 
 from rollbook.infra.cli import run as rollbook
 from rollbook.infra.settings import Settings, Topic
+from rollbook.processors.ledger.keys import position_key
 from rollbook.replay.history.export import export, ranges_of_run
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.joined import gap_in, joined
+from rollbook.replay.history.known import check_known
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import Bounds, LogClosed, NotTheLog, OutOfRange
 from rollbook.replay.history.targets import opened, opened_for
@@ -264,6 +266,36 @@ def test_a_file_of_a_run_and_one_of_all_need_a_word_on_what_is_meant(
 def test_a_run_that_is_in_none_of_the_files_is_told(runs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     for command in (["audit"], ["replay"], ["history", "show"], ["prove", "--policy", "0"]):
         assert "run run-b is not in" in told(capsys, *command, "--run", "run-b", runs[0], code=2)
+
+
+def test_a_run_that_is_nowhere_is_refused_by_every_command(
+    story: Story, whole: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing found in nothing reads like an answer, and a file of it like a history."""
+    ask = ["--run", "no-such-run"]
+    for command in commands(tmp_path, story, [whole]):
+        asked = ["diff", "run-a", "no-such-run", whole] if command[0] == "diff" else [*command, *ask]
+        assert "there is no record of run no-such-run, nor elsewhere" in told(capsys, *asked, code=2), asked
+    named = [whole, "lifecycle:0:2-5", *ask]
+    for command in (["show"], ["export", "--out", str(tmp_path / "again.avro")]):
+        assert f"{LIFECYCLE}:0:2-5: there is no record" in told(capsys, "history", *command, *named, code=2)
+    assert [path.name for path in tmp_path.iterdir()] == ["whole.avro"]
+
+
+def test_a_run_may_have_no_record_in_a_range(whole: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Who goes through a log in pieces comes by such."""
+    end = Story("run-a").opened().end
+    piece = [whole, f"lifecycle:0:{end}-{end + 1}"]
+    told(capsys, "history", "export", *piece, "--run", "run-a", "--out", str(tmp_path / "piece.avro"))
+    assert f"no such record is in {LIFECYCLE}:0:{end}-" in no(capsys, "show", *piece, "--run", "run-a")
+
+
+def test_a_position_of_the_ledger_is_no_record_of_a_run(story: Story) -> None:
+    ledger = SETTINGS.topic(Topic.LEDGER)
+    story.log.append(ledger, 0, position_key(0), b"")
+    check_known(story.log, SETTINGS, [OffsetRange(LIFECYCLE, 0, 0, 1), OffsetRange(ledger, 0)], "run-b")
+    with pytest.raises(BadInput, match="no record of run no-such-run"):
+        check_known(story.log, SETTINGS, [OffsetRange(ledger, 0)], "no-such-run")
 
 
 def test_between_payloads_that_files_name_there_is_no_gap(

@@ -171,18 +171,39 @@ def test_what_cannot_be_a_folder_is_refused_before_anything_is_read(
     assert "cannot be made or written" in told.err
 
 
-def test_a_run_or_update_that_is_not_there_is_a_no(
+def test_an_update_that_is_not_there_is_a_no(
     trained: TrainedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    same_partition = next(
-        name for name in (f"other-{n}" for n in range(99)) if partition_of(name, PARTITIONS) == trained.partition
+    ask = ["materialize", "--run", trained.run_id, "--update", "evil\x1b[2J\n", "--out", str(tmp_path)]
+    assert rollbook(ask) == 1
+    told = capsys.readouterr().err
+    assert "no committed update is there" in told
+    assert "\x1b" not in told
+    assert told.count("\n") == 2
+
+
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_a_run_that_is_not_there_is_refused(
+    trained: TrainedRun, tmp_path: Path, is_empty: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whether others are in its partition, or nothing."""
+    name = next(
+        name
+        for name in (f"other-{n}" for n in range(99))
+        if (partition_of(name, PARTITIONS) == trained.partition) is not is_empty
     )
-    for run_id, update in ((same_partition, []), (trained.run_id, ["--update", "evil\x1b[2J\n"])):
-        assert rollbook(["materialize", "--run", run_id, *update, "--out", str(tmp_path)]) == 1
-        told = capsys.readouterr().err
-        assert "no committed update is there" in told
-        assert "\x1b" not in told
-        assert told.count("\n") == 2
+    out = str(tmp_path / "out")
+    for command in (
+        ["materialize", "--out", out],
+        ["replay"],
+        ["audit"],
+        ["history", "show"],
+        ["history", "export", "--out", out],
+    ):
+        assert rollbook([*command, "--run", name]) == 2
+        told = capsys.readouterr()
+        assert (told.out, told.err.count("\n"), "there is no record" in told.err) == ("", 1, True)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_broker_that_is_down_is_told_on_one_line(
