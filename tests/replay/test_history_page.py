@@ -60,6 +60,7 @@ def test_the_code_of_the_page_does_what_it_says(
         block = block.replace(name, run_id)
     exec(compile(block, PAGE.name, "exec"), {})
     told = capsys.readouterr().out
+    assert "the run knows none of the task ids (2), trained on or not" in told
     assert "7 trajectories in 2 updates" in told
     assert "trained 7 -> 0" in told
     assert "policy_drift 0 -> 7" in told
