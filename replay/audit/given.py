@@ -1,6 +1,7 @@
 """Bundles as an audit is given them: each with the provenance beside it, and nothing that only looks like one."""
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from rollbook.schemas.records.update import Admit, Commit, RecordingSealed, Rese
 _PROVENANCE = provenance_path(Path("bundle")).name.removeprefix("bundle")
 _OF_UPDATES = Reserve, Admit, UpdateStarted, Commit, RecordingSealed
 _FILES = "manifest.json", "index.json", "COMPLETE"
-"""A folder that has one of them is a bundle, or was to be one."""
+"""A folder that has most of them is a bundle, or was to be one; a page may have one of these names, too."""
 
 
 class UnknownForm(Exception):
@@ -93,11 +94,17 @@ class Given:
 def bundles_at(paths: Sequence[Path]) -> tuple[Given, ...]:
     """Of bundles, or of folders with bundles in them, each of which has its provenance beside it: what has none could
     not be held against anything, and would pass unseen. Raises BadInput for all else."""
-    return tuple(_given(one) for path in paths for one in _folders(path))
+    found = {os.path.realpath(one): one for path in paths for one in _folders(_named(path))}
+    return tuple(map(_given, found.values()))
+
+
+def _named(path: Path) -> Path:
+    """A folder by its own name, beside which its provenance lies: `.` has none."""
+    return Path(os.path.abspath(path)) if path.name in ("", "..") else path  # noqa: PTH100  # links stay as they are
 
 
 def _folders(path: Path) -> list[Path]:
-    if provenance_path(path).exists():
+    if path.name and provenance_path(path).exists():
         return [path]
     folders = [one for one in _inside(path) if one.is_dir() and not is_leftover(one.name)]
     given = [one for one in folders if provenance_path(one).exists()]
@@ -124,7 +131,7 @@ def _inside(path: Path) -> list[Path]:
 
 
 def _is_bundle(path: Path) -> bool:
-    return any((path / name).exists() for name in _FILES)
+    return sum((path / name).exists() for name in _FILES) > 1
 
 
 def _given(path: Path) -> Given:

@@ -72,10 +72,30 @@ def test_no_bundle_is_passed_over(story: Story, bundles: Path, hide: Callable[[P
         checked(story, bundles)
 
 
+@pytest.mark.parametrize("name", [".", "../{name}", "..", ""])
+def test_a_folder_may_be_given_from_within(
+    story: Story, bundles: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    inside = first(bundles)
+    monkeypatch.chdir(inside)
+    found = checked(story, Path(name.format(name=inside.name)))
+    assert (found.made, found.findings) == (5 if name == ".." else 1, ())
+    (inside / "more").mkdir()
+    monkeypatch.chdir(inside / "more")
+    assert checked(story, Path("..")).made == 1
+    with pytest.raises(BadInput, match="is no bundle with a provenance beside it"):
+        checked(story, Path("/"))
+
+
+def test_what_is_given_twice_counts_once(story: Story, bundles: Path) -> None:
+    assert checked(story, bundles, bundles, first(bundles), bundles / ".").made == 5
+
+
 def test_what_is_no_bundle_may_lie_among_them(story: Story, bundles: Path) -> None:
     """What a crash of materialize left behind, and reports."""
     shutil.copytree(first(bundles), bundles / ".x.writing-0123456789abcdef")
     (bundles / "reports").mkdir()
+    (bundles / "reports" / "index.json").write_text("{}")
     (bundles / "reports" / "audit.md").write_text("# Audit")
     assert checked(story, bundles).findings == ()
 
