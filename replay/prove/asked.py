@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from rollbook.replay.history.arguments import Place, path_of, texts_of
-from rollbook.replay.prove.names import NO_DIGEST, NO_NAME, Name, Unfit, checked, hash_in, names_in
+from rollbook.replay.prove.names import NO_DIGEST, NO_NAME, UUID, Name, Unfit, checked, hash_in, names_in
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.rollout import Generated, TaskSource
@@ -16,7 +16,6 @@ from rollbook.schemas.records.rollout import Generated, TaskSource
 _SHORTEST_CUT = 12
 """First digits that are told as those of a hash: as many as a proof's table shows."""
 _DIGITS = 64
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _IDENTIFIER = re.compile(r"\w[\w.+-]{0,63}", re.ASCII)
 _KEPT_CHARACTERS = 24
 _HEX = frozenset("0123456789abcdef")
@@ -75,7 +74,7 @@ class Asked:
         """Those of a trajectory's task; its own id, and that of its group, name it too where they are UUIDs: a shorter
         one may well be the id of another task."""
         identity = record.identity
-        own = (self._as_id.get(one) for one in (identity.group_id, identity.trajectory_id) if _UUID.fullmatch(one))
+        own = (self._of_id(one) for one in (identity.group_id, identity.trajectory_id) if UUID.fullmatch(one))
         return tuple(dict.fromkeys([*self.names(record.task), *(name for name in own if name is not None)]))
 
     def truncated(self, known: Set[str]) -> frozenset[str]:
@@ -87,9 +86,13 @@ class Asked:
         no_hash = bool(self.prompt_hashes) and task.prompt_hash == NO_DIGEST
         return no_hash or task.task_id in truncated or (bool(self.task_ids) and task.task_id == NO_NAME)
 
+    def _of_id(self, published: str) -> str | None:
+        """Of UUIDs upper and lower case are one."""
+        return self._as_id.get(published.lower() if UUID.fullmatch(published) else published)
+
     def _found(self, task: TaskSource) -> Iterator[str | None]:
         yield self._as_hash.get(task.prompt_hash)
-        yield self._as_id.get(task.task_id) or self._as_id.get(hash_in(task.task_id) or "")
+        yield self._of_id(task.task_id) or self._as_id.get(hash_in(task.task_id) or "")
         for length, begun in self._begun.items():
             yield begun.get(task.prompt_hash[:length])
         if self.prompt_hashes and _may_begin(first := task.task_id.lower()):
@@ -126,7 +129,9 @@ def _hashed(text: str, key: bytes = b"") -> str:
 
 
 def _spellings(name: str) -> tuple[str, ...]:
-    """One text, however its accents are encoded."""
+    """One text, however its accents are encoded; of a UUID both cases."""
+    if UUID.fullmatch(name):
+        return tuple(dict.fromkeys((name, name.lower(), name.upper())))
     return tuple(dict.fromkeys((name, *(unicodedata.normalize(form, name) for form in ("NFC", "NFD")))))
 
 

@@ -27,6 +27,13 @@ _SUMS = (
 """As sha256sum and its like print them, with the name of a file."""
 _COMMENT = re.compile(r"#+(\s|$)")
 _MANY_DIGITS = re.compile(r"[0-9a-f]{32}", re.IGNORECASE)
+_BETWEEN_DIGITS = re.compile(r"[\s:.-]+")
+"""What fingerprints are grouped by."""
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{43}=")
+"""Of the 32 bytes of a hash."""
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_LIST_MARK = re.compile(r"([-*+\u2022]|[0-9]+[.)])\s")
+_FIELD = re.compile(rf"({'|'.join(_FIELDS)})\s*[:=]", re.IGNORECASE)
 _HEX = frozenset("0123456789abcdefABCDEF")
 _AS_JSON = 'give the name of a task that is spelled like this as {"task_id": "..."}'
 _A_HASH = "a prompt hash is 64 hexadecimal digits, with sha256: before them or not, alone on its line"
@@ -176,12 +183,16 @@ def _refuse_damaged(text: str) -> None:
         not word.isascii() and sum(char in _HEX for char in word) >= max(32, len(word) - 16) for word in plain.split()
     )
     cut = plain.lower().startswith(("sha256:", "sha-256:")) or plain.endswith("...")
-    if alike or cut or not text.isprintable() or _MANY_DIGITS.search(plain):
+    grouped = _BETWEEN_DIGITS.sub("", UUID.sub("/", plain))
+    other = _BASE64.fullmatch(plain) or _MANY_DIGITS.search(plain) or _MANY_DIGITS.search(grouped)
+    if alike or cut or other or not text.isprintable():
         raise ValueError(f"looks like a hash and is none: {_A_HASH}; {_AS_JSON}")
 
 
 def _refuse_punctuated(line: str) -> None:
     """A row of a table without its header, a part of a list, or a name in quotes. Raises ValueError."""
+    if _LIST_MARK.match(line) or _FIELD.match(line):
+        raise ValueError(f"looks like an entry of a list: give the name alone on its line; {_AS_JSON}")
     if line.startswith("#"):
         raise ValueError(f"begins with # and is no comment, which has a blank behind it; {_AS_JSON}")
     quoted = line[0] in "'`" or line[-1] in "'`\""

@@ -1,6 +1,7 @@
 """Whatever an evaluation set's owner hands over names its tasks, or is refused: nothing passes in silence that could
 never have matched."""
 
+import base64
 import hashlib
 import json
 import unicodedata
@@ -86,7 +87,16 @@ def test_what_is_plain_is_taken(tmp_path: Path, text: str) -> None:
         ("63c8b6\u0430b1298f2\u043004d44f071c809465e920f237f1b\u043002f94f6\u04305eb47de75d12", "looks like a hash"),
         (f"\u200b{HASH}", "looks like a hash and is none"),
         (hashlib.md5(b"held out").hexdigest(), "looks like a hash and is none"),
+        (":".join(HASH[at : at + 2] for at in range(0, 64, 2)), "looks like a hash and is none"),
+        ("-".join(HASH[at : at + 8] for at in range(0, 64, 8)), "looks like a hash and is none"),
+        (" ".join(HASH[at : at + 4].upper() for at in range(0, 64, 4)), "looks like a hash and is none"),
+        (f'"{HASH[:32]}:{HASH[32:]}"', "looks like a hash and is none"),
+        (base64.b64encode(bytes.fromhex(HASH)).decode(), "looks like a hash and is none"),
         (f"#{HASH}", "looks like a hash and is none"),
+        ("- held-out/17", "looks like an entry of a list"),
+        ("* held-out/17", "looks like an entry of a list"),
+        ("17. held-out/17", "looks like an entry of a list"),
+        ("task_id: held-out/17", "looks like an entry of a list"),
         ("#17", "is no comment"),
         ("gsm8k,17", "a table needs a header"),
         ("[AIME] 17", "no JSON"),
@@ -143,6 +153,9 @@ def test_a_file_that_asks_nothing_is_refused(tmp_path: Path, content: bytes, tol
     [
         "products of two",
         "01a22c3e-b007-746a-9171-2d3d6da6a5f1",
+        "01A22C3E-B007-746A-9171-2D3D6DA6A5F1",
+        "math/01a22c3e-b007-746a-9171-2d3d6da6a5f1-2024-01-02",
+        "- 17",
         "deadbeefdeadbeef",
         "20240101000117",
         "openai/gsm8k/test:17",
@@ -161,7 +174,7 @@ def test_an_id_of_any_spelling_is_found_as_it_is_and_as_clients_publish_it(tmp_p
     """As JSON whatever it is; on a line where it has not the look of anything else."""
     task, decomposed = TASK.but(task_id=task_id), unicodedata.normalize("NFD", task_id)
     asking = [json.dumps({"task_id": task_id})]
-    asking += [task_id] if not set(task_id) & set(',"') and len(task_id) < 32 and task_id[0] not in "#s" else []
+    asking += [task_id] if not set(task_id) & set(',"') and len(task_id) < 32 and task_id[0] not in "#s-" else []
     for text in [*asking, json.dumps({"task_id": decomposed})]:
         asked = asked_by(tmp_path, text, KEY)
         for published in (task, Redaction().task(task), Redaction(key=KEY).task(task)):
@@ -246,8 +259,21 @@ def test_a_trajectory_and_its_group_name_the_task_too_where_they_are_no_short_na
     minted = "01a22c3e-b007-746a-9171-2d3d6da6a5f1"
     story.update("u1", [group(story, minted, "products")])
     policy(story, 2, 1, "u1")
-    found = absence(story, Asked.of(task_ids=[minted, "a", "a.0"]), 2)
-    assert {(hit.found, hit.asked, hit.update_id) for hit in found.hits} == {(Found.IN_WEIGHTS, minted, "u1")}
+    for spelled in (minted, minted.upper()):
+        found = absence(story, Asked.of(task_ids=[spelled, "a", "a.0"]), 2)
+        assert {(hit.found, hit.asked, hit.update_id) for hit in found.hits} == {(Found.IN_WEIGHTS, spelled, "u1")}
+
+
+def test_a_uuid_is_one_in_either_case(tmp_path: Path) -> None:
+    """However it was published, as it is or hashed; and no hash for its many digits."""
+    lower = "01a22c3e-b007-746a-9171-2d3d6da6a5f1"
+    for line in (lower, lower.upper(), f"math/{lower}"):
+        assert asked_by(tmp_path, line).task_ids == {line}
+    for there in (lower, lower.upper(), lower.title()):
+        for asked in (lower, lower.upper()):
+            assert Asked.of(task_ids=[asked]).names(TASK.but(task_id=there)) == (asked,)
+    digest = hashlib.sha256(lower.encode()).hexdigest()
+    assert Asked.of(task_ids=[lower.upper()]).names(TASK.but(task_id=f"sha256:{digest}")) == (lower.upper(),)
 
 
 @pytest.mark.parametrize(
