@@ -23,12 +23,19 @@ _FORMS = {
 
 @dataclass(frozen=True, slots=True)
 class Instead:
-    """Limits in place of a run's; None leaves its own."""
+    """Limits in place of a run's; None leaves its own. Raises BadInput for what none can have."""
 
     max_lag: int | None = None
     lag_unit: LagUnit | None = None
     max_mean_abs_log_ratio: float | None = None
     drift_gate: DriftGate | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            self.of(_ANY)
+        except ContractViolation as fault:
+            given = visible(repr(getattr(self, fault.field)))
+            raise BadInput(f"{fault.field}={given}: it must be {_FORMS[fault.field]}") from None
 
     def of(self, admission: Admission) -> Admission:
         """The run's rules with these limits in place."""
@@ -56,12 +63,7 @@ def parse_instead(texts: Sequence[str]) -> Instead:
         if name in given:
             raise BadInput(f"--with {name} is given twice: give it once")
         given[name] = _value(name, value)
-    instead = Instead(**given)  # type: ignore[arg-type]  # each value is parsed by its name
-    try:
-        instead.of(_ANY)
-    except ContractViolation as fault:
-        raise BadInput(f"--with {fault.field}: it must be {_FORMS.get(fault.field, fault.problem)}") from None
-    return instead
+    return Instead(**given)  # type: ignore[arg-type]  # each value is parsed by its name
 
 
 def _value(name: str, text: str) -> object:

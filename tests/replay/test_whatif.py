@@ -281,10 +281,10 @@ def test_a_history_that_does_not_fit_is_told(story: Story) -> None:
         (["max_lag=+1"], "max_lag=+1: it must be a whole number from 0 on"),
         (["max_lag= 1"], "max_lag= 1: it must be a whole number from 0 on"),
         (["max_mean_abs_log_ratio=0.1_0"], "max_mean_abs_log_ratio=0.1_0: it must be a number of nats from 0 on"),
-        (["max_lag=-1"], "max_lag: it must be a whole number from 0 on"),
+        (["max_lag=-1"], "max_lag=-1: it must be a whole number from 0 on"),
         (["max_lag=1", "max_lag=2"], "max_lag is given twice"),
-        (["max_mean_abs_log_ratio=nan"], "max_mean_abs_log_ratio: it must be a number of nats from 0 on"),
-        (["max_mean_abs_log_ratio=inf"], "max_mean_abs_log_ratio: it must be a number of nats from 0 on"),
+        (["max_mean_abs_log_ratio=nan"], "max_mean_abs_log_ratio=nan: it must be a number of nats from 0 on"),
+        (["max_mean_abs_log_ratio=inf"], "max_mean_abs_log_ratio=inf: it must be a number of nats from 0 on"),
         (["lag_unit=steps"], "lag_unit=steps: it must be depth or ordinal"),
         (["drift_gate=on"], "drift_gate=on: it must be required or off"),
     ],
@@ -293,6 +293,21 @@ def test_rules_that_there_are_not_are_told_with_those_that_there_are(texts: list
     with pytest.raises(BadInput) as problem:
         parse_instead(texts)
     assert told in str(problem.value)
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        ({"max_lag": -1}, "max_lag=-1: it must be a whole number from 0 on"),
+        ({"max_lag": "2"}, "max_lag='2': it must be a whole number from 0 on"),
+        ({"max_mean_abs_log_ratio": float("nan")}, "max_mean_abs_log_ratio=nan: it must be a number of nats from 0 on"),
+        ({"drift_gate": "on"}, "drift_gate='on': it must be required or off"),
+    ],
+)
+def test_from_python_they_are_told_by_the_same_words(limits: dict[str, object], told: str) -> None:
+    with pytest.raises(BadInput) as problem:
+        Instead(**limits)  # type: ignore[arg-type]
+    assert str(problem.value) == told
 
 
 def test_rules_are_read() -> None:
