@@ -78,9 +78,14 @@ class History:
         payloads: bool = True,
         bundles: Iterable[Place] = (),
     ) -> tuple[AuditReport, ...]:
-        """Derive every decision again; a report for each partition. `anchor`: the sealed file that ends where the range
-        begins; `anchor_digest` and `heads`: the anchor's digest and chain heads, as noted elsewhere; `payloads`: also
-        drift and recordings; `bundles`: folders of bundles that must be made of these records."""
+        """Derive every decision again; a report for each partition. What does not fit, changed files too, is in its
+        findings.
+
+        `anchor`: the sealed file that ends where the range begins, which is there where its START is left open;
+        `anchor_digest`: its digest, as it was noted elsewhere; `heads`: chain heads that were, each of which a decision
+        must have, or the anchor where its digest is given. They are of one partition. `payloads`: also drift and
+        recordings; `bundles`: bundles, or folders of them, that must be made of these records: what they are found to
+        be is in the last report. Raises BadInput, also where nothing is decided."""
         noted, folders = texts_of(heads, "heads"), paths_of(bundles, "bundles")
         if anchor is None and anchor_digest is not None:
             raise BadInput("--anchor-digest is of an anchor: give its sealed file with --anchor, too")
