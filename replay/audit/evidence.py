@@ -11,6 +11,7 @@ from rollbook.replay.audit.decisions import Derived
 from rollbook.replay.audit.findings import Finding, FindingKind
 from rollbook.replay.audit.lookup import Lookup, Written, batches
 from rollbook.replay.history.source import StoredRecord
+from rollbook.replay.materialize.segments import contradictions
 from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode_as
 from rollbook.schemas.digests import (
     FloatArray,
@@ -58,10 +59,11 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """One row of an Admit: where the Admit lies, what it shows and with which log-probs, and where the row was
+    """One row of an Admit: where that lies, what it shows and with which log-probs, and where the row was
     generated."""
 
     place: str
+    admit: Admit
     item: AdmitItem
     current: PayloadRef
     generated_offset: int
@@ -69,9 +71,10 @@ class _Shown:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A row, and the log-probs of its segments."""
+    """A row as it was generated, and the log-probs of its segments."""
 
     shown: _Shown
+    generated: Generated
     segments: tuple[PayloadRef, ...]
 
     @property
@@ -126,7 +129,7 @@ class EvidenceCheck:
             elif answer.generated_offset is None:
                 self.checked.without_generated += 1
             else:
-                self._shown.append(_Shown(derived.stored.place, item, item.payload, answer.generated_offset))
+                self._shown.append(_Shown(derived.stored.place, record, item, item.payload, answer.generated_offset))
             if len(self._shown) >= _AT_ONCE:
                 yield from self._check_shown()
 
@@ -179,7 +182,7 @@ class EvidenceCheck:
             if len(kept) < len(segments):
                 self.checked.without_log_probs += 1
             else:
-                yield _Row(one, kept)
+                yield _Row(one, record, kept)
 
     def _check_row(self, row: _Row, found: dict[PayloadRef, bytes | PayloadCorrupt | None]) -> Iterator[Finding]:
         item = row.shown.item
@@ -198,20 +201,36 @@ class EvidenceCheck:
                 return
             parts.append(part)
         try:
-            current = floats_of(decode_as(CurrentLogProbs, parts[0]).log_probs)
+            shown = decode_as(CurrentLogProbs, parts[0])
+            current = floats_of(shown.log_probs)
             segments = [decode_as(SegmentPayload, part) for part in parts[1:]]
-        except (UndecodableRecord, ContractViolation) as problem:
+        except (UndecodableRecord, ContractViolation, ValueError) as problem:
             yield Finding(FindingKind.EVIDENCE_DIFFERS, place_of(row.shown.current), f"{what}: {problem}", {}, {})
             return
         self.checked.admits += 1
+        if (other := _other(row, shown, segments, what)) is not None:
+            yield other
+            return
         masks = [mask_of(segment.action_mask) for segment in segments]
         behavior = [floats_of(segment.log_probs) for segment in segments]
         said, derived = _figures_said(item), _figures(current, masks, behavior)
         if said != derived:
-            names = [name for name in derived if said[name] != derived[name]]
-            kind = FindingKind.EVIDENCE_DIFFERS if names == ["evidence_digest"] else FindingKind.DRIFT_DIFFERS
-            sides = [{name: side[name] for name in names} for side in (said, derived)]
-            yield Finding(kind, row.shown.place, what, sides[0], sides[1])
+            sides = _apart(said, derived)
+            kind = FindingKind.EVIDENCE_DIFFERS if [*sides[1]] == ["evidence_digest"] else FindingKind.DRIFT_DIFFERS
+            yield Finding(kind, row.shown.place, what, *sides)
+
+
+def _other(row: _Row, shown: CurrentLogProbs, segments: Sequence[SegmentPayload], what: str) -> Finding | None:
+    """Payloads have what they refer to in them: those of others have their own digests, too."""
+    admit, item = row.shown.admit, row.shown.item
+    said = {"run_id": shown.run_id, "update_id": shown.update_id, "trajectory_id": shown.trajectory_id}
+    wanted = {"run_id": admit.header.run_id, "update_id": admit.update_id, "trajectory_id": item.trajectory_id}
+    if said != wanted:
+        return Finding(FindingKind.EVIDENCE_DIFFERS, place_of(row.shown.current), what, *_apart(said, wanted))
+    for index, (ref, segment) in enumerate(zip(row.segments, segments, strict=True)):
+        if wrong := list(contradictions(row.generated, index, segment)):
+            return Finding(FindingKind.EVIDENCE_DIFFERS, place_of(ref), f"{what}: {'; '.join(wrong)}", {}, {})
+    return None
 
 
 def _generated(stored: StoredRecord | None) -> Generated | None:
@@ -236,10 +255,20 @@ def _recording_differs(one: _Sealed, payload: bytes | PayloadCorrupt) -> Iterato
     except (UndecodableRecord, ContractViolation) as problem:
         yield Finding(FindingKind.RECORDING_DIFFERS, place_of(one.ref), f"{what}: {problem}", {}, {})
         return
-    said = {"update_id": recording.update_id, "rank": str(recording.rank), "step_id": str(recording.step_id)}
-    wanted = {"update_id": one.record.update_id, "rank": str(one.record.rank), "step_id": str(one.step_id)}
+    said = _names(recording.run_id, recording.update_id, recording.rank, recording.step_id)
+    wanted = _names(one.record.header.run_id, one.record.update_id, one.record.rank, one.step_id)
     if said != wanted:
-        yield Finding(FindingKind.RECORDING_DIFFERS, place_of(one.ref), what, said, wanted)
+        yield Finding(FindingKind.RECORDING_DIFFERS, place_of(one.ref), what, *_apart(said, wanted))
+
+
+def _apart(said: dict[str, str], derived: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """What differs, on both sides."""
+    names = [name for name in derived if said[name] != derived[name]]
+    return {name: said[name] for name in names}, {name: derived[name] for name in names}
+
+
+def _names(run_id: str, update_id: str, rank: int, step_id: int) -> dict[str, str]:
+    return {"run_id": run_id, "update_id": update_id, "rank": str(rank), "step_id": str(step_id)}
 
 
 def _figures_said(item: AdmitItem) -> dict[str, str]:

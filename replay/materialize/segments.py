@@ -59,7 +59,7 @@ def _verified(fact: Fact[Generated], index: int, segment: Segment, payload: Payl
         arrays = decode_as(SegmentPayload, payload.data)
     except (UndecodableRecord, ContractViolation) as error:
         raise CannotWrite(NotWritten.PAYLOAD_CORRUPT, f"{where}: {error}") from None
-    wrong = list(_contradictions(fact, index, segment, arrays))
+    wrong = list(contradictions(fact.record, index, arrays))
     if wrong:
         raise CannotWrite(NotWritten.DISAGREEMENT, *(f"{where}: {what}" for what in wrong))
     used = UsedPayload(
@@ -73,8 +73,10 @@ def _verified(fact: Fact[Generated], index: int, segment: Segment, payload: Payl
     return SegmentEvidence(payload.place, mask_of(arrays.action_mask), floats_of(arrays.log_probs), used)
 
 
-def _contradictions(fact: Fact[Generated], index: int, segment: Segment, arrays: SegmentPayload) -> Iterator[str]:
-    stated = (fact.record.header.run_id, _id(fact), index)
+def contradictions(generated: Generated, index: int, arrays: SegmentPayload) -> Iterator[str]:
+    """What is in a payload and not what its Generated states of the segment."""
+    segment = generated.segments[index]
+    stated = (generated.header.run_id, generated.identity.trajectory_id, index)
     if (arrays.run_id, arrays.trajectory_id, arrays.segment) != stated:
         yield f"the payload is of run {arrays.run_id}, trajectory {arrays.trajectory_id}, segment {arrays.segment}"
     length = segment.response_length

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,19 +37,27 @@ from rollbook.tests.replay.story_parts import ROLLOUT_ID
 @dataclass
 class Shown(Story):
     """Admits come with the log-probs that they are computed from; rows whose name begins with `lie` show half of it,
-    those that begin with `other` the evidence of others."""
+    those that begin with `other` the evidence of others. `claims`: what their log-probs say of themselves."""
+
+    of_update: str = ""
+    claims: dict[str, object] = field(default_factory=dict)
+
+    def reserve(self, update_id: str, *args: Any, **more: Any) -> None:
+        self.of_update = update_id
+        super().reserve(update_id, *args, **more)
 
     def _figures(self, name: str, drift: float) -> AdmitItem:
         row, item = self.rows[name], super()._figures(name, drift)
         current = row.log_probs + np.float32(drift)
         active, total, largest = abs_log_ratio(row.log_probs.tolist(), current.tolist(), row.loss_mask.tolist())
-        shown = CurrentLogProbs(run_id=self.run_id, update_id="u", trajectory_id=name, log_probs=float32_bytes(current))
+        values, of = float32_bytes(current), self.of_update
+        shown = CurrentLogProbs(run_id=self.run_id, update_id=of, trajectory_id=name, log_probs=values)
         return item.but(
             active_tokens=active,
             sum_abs_log_ratio=total / 2 if name.startswith("lie") else total,
             max_abs_log_ratio=largest,
             evidence_digest="f" * 64 if name.startswith("other") else item.evidence_digest,
-            payload=self.payload(name, shown),
+            payload=self.payload(name, shown.but(**self.claims)),
         )
 
 
@@ -122,6 +131,49 @@ def test_a_row_that_the_ledger_refused_for_its_evidence_is_no_finding(story: Sho
     assert report.findings == ()
     assert (report.checked.admits, report.checked.refused) == (2, 2)
     assert "drift of 2 rows: refused for other evidence than was generated" in report.unchecked
+
+
+@pytest.mark.parametrize(
+    "claims", [{"run_id": "run-b"}, {"update_id": "another"}, {"trajectory_id": "another"}, {"log_probs": b"12345"}]
+)
+def test_log_probs_of_others_are_a_finding(story: Shown, claims: dict[str, object]) -> None:
+    """Their digests are as good as any."""
+    story.claims = claims
+    story.update("u0", [story.group("a")])
+    findings = audited(story).findings
+    assert [one.kind for one in findings] == [FindingKind.EVIDENCE_DIFFERS] * 2
+    for name, said in claims.items():
+        assert name == "log_probs" or findings[0].said[name] == said != findings[0].derived[name]
+
+
+@pytest.mark.parametrize(
+    ("claims", "what"),
+    [
+        ({"run_id": "run-b"}, "the payload is of run run-b"),
+        ({"trajectory_id": "another"}, "trajectory another"),
+        ({"segment": 7}, "segment 7"),
+        ({"prompt_ids": b"1234" * 3}, "tokens_digest that Generated states"),
+        ({"response_ids": b"12345"}, "bytes of token ids"),
+        ({"action_mask": b"1"}, "bytes of mask"),
+    ],
+)
+def test_segments_of_others_are_a_finding(story: Shown, claims: dict[str, object], what: str) -> None:
+    """The drift that is shown does not look at their tokens."""
+    story.plant_arrays = lambda arrays: arrays.but(**claims)
+    story.update("u0", [story.group("a")])
+    findings = audited(story).findings
+    assert [one.kind for one in findings] == [FindingKind.EVIDENCE_DIFFERS] * 2
+    assert what in findings[0].what
+
+
+def test_a_recording_of_another_run_is_a_finding(story: Shown) -> None:
+    story.update("u0", [story.group("a")], plant=lambda recording: recording.but(run_id="run-b"))
+    (found,) = audited(story).findings
+    assert (found.kind, found.said["run_id"], found.derived["run_id"]) == (
+        FindingKind.RECORDING_DIFFERS,
+        "run-b",
+        "run-a",
+    )
 
 
 def test_what_is_there_is_read_and_what_is_gone_is_left_out() -> None:
