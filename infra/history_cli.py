@@ -72,6 +72,14 @@ def seal(
             show_default=False,
         ),
     ] = None,
+    anchor_digest: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HASH",
+            help="The anchor's digest, as its seal printed it; of several one each, in the same order.",
+            show_default=False,
+        ),
+    ] = None,
     payloads: Annotated[
         bool,
         typer.Option(
@@ -91,7 +99,7 @@ def seal(
     """
     left_out = []
     with progress() as watch, open_history(*(targets or ()), run=run, watch=watch) as history:
-        for done in history.seal(out, anchors=anchor or (), payloads=payloads):
+        for done in history.seal(out, anchors=anchor or (), anchor_digests=anchor_digest or (), payloads=payloads):
             print("\n".join((*lines(done.report), *_sealed(done))))
             if done.exported is None:
                 left_out.append(f"{done.report.lifecycle}:{done.report.partition}")

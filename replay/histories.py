@@ -170,10 +170,23 @@ class History:
         of, file = self.of, path_of(out, "out")
         return export(of.log, of.settings, of.ranges, file, run_id=of.run_id, payloads=payloads, watch=self.watch)
 
-    def seal(self, out: Place, *, anchors: Iterable[Place] = (), payloads: bool = False) -> Iterator[Sealed]:
+    def seal(
+        self,
+        out: Place,
+        *,
+        anchors: Iterable[Place] = (),
+        anchor_digests: Iterable[str] = (),
+        payloads: bool = False,
+    ) -> Iterator[Sealed]:
         """Audit and write each partition with an anchor behind it, one after the other; `out` is a folder where there
-        are several. `anchors`: the sealed files that end where the ranges begin."""
-        before = tuple(anchor_of(one, even_changed=True) for one in paths_of(anchors, "anchors"))
+        are several. `anchors`: the sealed files that end where the ranges begin; `anchor_digests`: their digests in the
+        same order, as they were noted elsewhere."""
+        files, digests = paths_of(anchors, "anchors"), texts_of(anchor_digests, "anchor_digests")
+        if digests and len(digests) != len(files):
+            raise BadInput(f"{len(files)} --anchor and {len(digests)} --anchor-digest: give one of each, in one order")
+        noted = digests or (None,) * len(files)
+        both = zip(files, noted, strict=True)
+        before = tuple(anchor_of(file, even_changed=True, noted=digest) for file, digest in both)
         for one in plan(self._stretches(before), before, path_of(out, "out")):
             with ExitStack() as stack:
                 sealed = None if one.before is None else stack.enter_context(FileLog([one.before.path]))

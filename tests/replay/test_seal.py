@@ -139,6 +139,25 @@ def test_by_the_digest_that_its_seal_printed_an_anchor_is_known(
     assert "give its sealed file with --anchor" in capsys.readouterr().err
 
 
+def test_a_seal_may_ask_for_the_digest_of_the_anchor_that_it_begins_at(
+    story: Story, middle: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else a state that was made anew is sealed on, and its digest with it."""
+    first, second = sealed(story, middle, tmp_path / "first.avro"), tmp_path / "second.avro"
+    ranges = [OffsetRange(LIFECYCLE, 0, middle), OffsetRange(DECISIONS, 0, first.note.next_decision)]
+    rest = str(export(story.log, SETTINGS, ranges, tmp_path / "rest.avro").path)
+    ask = ["history", "seal", rest, "--anchor", str(first.path), "--out", str(second)]
+    assert rollbook([*ask, "--anchor-digest", "0" * 64]) == 1
+    assert "not the one that was noted elsewhere" in capsys.readouterr().out
+    for wrong in (["abc"], [first.note.digest] * 2):
+        assert rollbook([*ask, *(word for one in wrong for word in ("--anchor-digest", one))]) == 2
+    assert "1 --anchor and 2 --anchor-digest" in capsys.readouterr().err
+    assert not second.exists()
+    assert rollbook([*ask, "--anchor-digest", first.note.digest]) == 0
+    assert "the anchor's own state" not in capsys.readouterr().out
+    assert second.exists()
+
+
 def test_a_head_that_an_anchor_alone_has_is_known_by_the_digest_of_the_anchor(
     story: Story, middle: int, tmp_path: Path
 ) -> None:
