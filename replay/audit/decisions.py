@@ -10,7 +10,7 @@ from rollbook.processors.ledger.fold import Folded, Ledger, NewerFoldVersion, So
 from rollbook.replay.audit.findings import Finding, FindingKind
 from rollbook.replay.history.decisions import DecisionLog, NotADecision
 from rollbook.replay.history.progress import Watch
-from rollbook.replay.history.source import Bounds, LogSource, StoredRecord, place_of
+from rollbook.replay.history.source import Bounds, LogSource, OutOfRange, StoredRecord, place_of
 from rollbook.replay.history.strays import is_stray
 from rollbook.replay.text import visible
 from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode, decode_as, encode
@@ -166,6 +166,7 @@ class Deriver:
         if decision.source.offset < stored.offset:
             return self._gone(said, decision)
         if decision.source.offset > stored.offset:
+            self._check_retained(stored)
             return self._undecided(stored, said)
         if decision.source.sha256 != stored.sha256:
             what = f"decided at {said.place} was another record"
@@ -178,6 +179,17 @@ class Deriver:
                 "--anchor of a sealed file"
             )
         return self._differs(stored, said, decision, folded)
+
+    def _check_retained(self, stored: StoredRecord) -> None:
+        """Raises OutOfRange where decisions are retained from a later record on only: then nobody took it out."""
+        of = self._stretch
+        log = DecisionLog(self._log, of.decisions, of.partition)
+        with no_decision():
+            first = next(log.read(), None)
+        if log.bounds.first and first is not None and first.decision.source.offset > stored.offset:
+            begin = f"{of.lifecycle}:{of.partition}:{first.decision.source.offset}-"
+            problem = f"the decision of {stored.place} is not retained: an audit can begin at an anchor in {begin}"
+            raise OutOfRange(f"{of.decisions}:{of.partition}", problem, log.bounds)
 
     def _differs(self, stored: StoredRecord, said: StoredRecord, decision: Decision, folded: Folded) -> Finding:
         run = self.ledger.runs.get(decision.run_id)

@@ -16,6 +16,7 @@ from rollbook.replay.history.container import write
 from rollbook.replay.history.export import export
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.ranges import OffsetRange
+from rollbook.replay.history.source import OutOfRange
 from rollbook.schemas.errors import BadInput
 from rollbook.tests.replay.story import DECISIONS, LIFECYCLE, SETTINGS, Story
 
@@ -51,6 +52,19 @@ def test_records_without_any_decision_do_not_pass(story: Story) -> None:
     for run_id in (None, story.run_id):
         with pytest.raises(BadInput, match=f"has a decision in {DECISIONS}:0: give all of the decisions"):
             audited(story, run_id)
+
+
+@pytest.mark.parametrize("run_id", [None, "run-a"])
+def test_decisions_that_are_not_retained_are_no_tampering(story: Story, run_id: str | None) -> None:
+    story.log.lose(DECISIONS, 0, 5)
+    end = story.log.bounds(DECISIONS, 0).end
+    with pytest.raises(OutOfRange) as told:
+        audited(story, run_id)
+    assert f"{DECISIONS}:0: the decision of {LIFECYCLE}:0@0 is not retained" in str(told.value)
+    assert f"an anchor in {LIFECYCLE}:0:4-; to be had are offsets 5 to {end - 1}" in str(told.value)
+    story.log.remove(DECISIONS, 0, 5)
+    with pytest.raises(OutOfRange):
+        audited(story, run_id)
 
 
 @pytest.mark.parametrize("more", [[], ["--run", "run-a"]])
