@@ -43,6 +43,7 @@ from rollbook.replay.prove.prove import OfPolicy, prove
 from rollbook.replay.selection import Selection
 from rollbook.replay.survivorship.result import SurvivorshipReport
 from rollbook.replay.survivorship.survey import survey
+from rollbook.replay.text import visible
 from rollbook.replay.updates.replayed import ReplayedUpdate, Total, replay_history
 from rollbook.schemas.errors import BadInput
 
@@ -134,6 +135,10 @@ class History:
         stretch = self._of_one_run("a proof")
         if (policy is None) == (artifact is None):
             raise BadInput("say whose weights: either a policy's version or an artifact's hash")
+        if policy is not None and type(policy) is not int:
+            raise BadInput(f"policy={visible(repr(policy))} is no version: give its number")
+        if asked is not None and not isinstance(asked, Asked):
+            raise BadInput(f"asked={visible(repr(asked))} asks nothing: give Asked.of(...), or read_asked of a file")
         wanted, noted = OfPolicy(policy, artifact), texts_of(heads, "heads")
         return prove(self.of.log, stretch, wanted, asked=asked, heads=noted, watch=self.watch)
 

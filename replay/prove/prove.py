@@ -40,6 +40,7 @@ from rollbook.schemas.records.run import ArtifactKind
 
 _OPEN_QUESTIONS = (DoubtKind.NO_COMMIT, DoubtKind.NO_GENERATED, DoubtKind.NOT_PUBLISHED)
 """Doubts behind which a task can hide that was asked for."""
+_SHOWN_VERSIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +113,9 @@ def _policy(seen: Seen, wanted: OfPolicy, end: int) -> ProvenPolicy:
     """Of those that were prepared below `end`, where the decided records that were given end."""
     if wanted.version is not None:
         if wanted.version not in seen.policies:
-            known = sorted(seen.policies)
-            said = f"version {known[0]}" if len(known) == 1 else f"versions {known[0]} to {known[-1]}"
             raise BadInput(
-                f"the run has no policy {wanted.version} below offset {end}, only {said}: name another, or give what "
-                "follows, too"
+                f"the run has no policy {wanted.version} below offset {end}, only {_versions(sorted(seen.policies))}: "
+                "name another, or give what follows, too"
             )
         return seen.policies[wanted.version]
     found = [one for one in seen.policies.values() if one.artifact.hash == wanted.artifact_hash]
@@ -130,6 +129,16 @@ def _policy(seen: Seen, wanted: OfPolicy, end: int) -> ProvenPolicy:
         versions = ", ".join(str(one.version) for one in found)
         raise BadInput(f"policies {versions} have this artifact, of different updates: name one with --policy")
     return found[-1]
+
+
+def _versions(known: Sequence[int]) -> str:
+    """Of a resumed run, or of a part of it, some in between are missing."""
+    if len(known) == 1:
+        return f"version {known[0]}"
+    if known[-1] - known[0] + 1 == len(known):
+        return f"versions {known[0]} to {known[-1]}"
+    shown = known if len(known) <= _SHOWN_VERSIONS else (*known[: _SHOWN_VERSIONS - 2], "...", known[-1])
+    return f"versions {', '.join(map(str, shown))}"
 
 
 def _update(seen: Seen, member: Member, commit: OfCommit | None) -> ProvenUpdate:

@@ -58,6 +58,10 @@ WRONG: list[tuple[str, Callable[[History], Any]]] = [
     ("heads", lambda history: history.audit(heads=None)),  # type: ignore[arg-type]
     ("heads", lambda history: history.audit(heads=[None])),  # type: ignore[list-item]
     ("heads", lambda history: history.prove(policy=0, heads=HASH)),
+    ("policy", lambda history: history.prove(policy="0")),  # type: ignore[arg-type]
+    ("policy", lambda history: history.prove(policy=True)),
+    ("asked", lambda history: history.prove(policy=0, asked=["held-out/17"])),  # type: ignore[arg-type]
+    ("anchor_digests", lambda history: list(history.seal("out.avro", anchors=["x"], anchor_digests=HASH))),
     ("bundles", lambda history: history.audit(bundles=Path("bundles"))),  # type: ignore[arg-type]
     ("bundles", lambda history: history.audit(bundles="bundles")),
     ("bundles", lambda history: history.audit(bundles=None)),  # type: ignore[arg-type]

@@ -480,3 +480,17 @@ def test_bad_questions_are_told(
     said = capsys.readouterr().err
     assert told in said
     assert "--anchor" not in said
+
+
+def test_versions_that_a_run_has_are_named_one_by_one_where_some_between_are_missing() -> None:
+    made = Story().opened()
+    for version, parent in ((4, 0), (8, 4)):
+        policy(made, version, parent)
+    stretch = stretch_of(made.log, SETTINGS, None, made.run_id)
+    with pytest.raises(BadInput, match=r"no policy 1 below offset \d+, only versions 0, 4, 8: name another"):
+        prove(made.log, stretch, OfPolicy(1))
+    for version in range(12, 4 * 40, 4):
+        policy(made, version, version - 4)
+    stretch = stretch_of(made.log, SETTINGS, None, made.run_id)
+    with pytest.raises(BadInput, match=r"only versions 0, 4, .*, 68, \.\.\., 156: name another"):
+        prove(made.log, stretch, OfPolicy(1))
