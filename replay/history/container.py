@@ -136,9 +136,17 @@ class Contents(BaseModel):
             raise ValueError("the rows of an anchor are the last section")
         if self.anchor is not None and not any(map(self.anchor.follows, self.sections)):
             raise ValueError("the anchor does not stand behind the records of the file")
+        if self.anchor is not None and self.anchor.next_decision not in (0, *self._decided_to(self.anchor.partition)):
+            raise ValueError("the anchor does not stand behind the decisions of the file")
         if self.anchor is not None and self.anchor.topic_partitions != self.partitions[self.anchor.lifecycle]:
             raise ValueError("the anchor is of another number of partitions")
         return self
+
+    def _decided_to(self, partition: int) -> Iterator[int]:
+        """Where decisions end. Seals of earlier did not note it: 0."""
+        for one in self.sections:
+            if topic_of(one.topic, self.topic_prefix) is Topic.DECISIONS and one.partition == partition:
+                yield one.end
 
     def is_of_cluster(self, other: "Contents") -> bool:
         """Whether both can be of one cluster, by the topics that both say something of."""

@@ -15,6 +15,7 @@ from rollbook.replay.audit.ledger import rows_of
 from rollbook.replay.audit.rules import Instead
 from rollbook.replay.audit.seal import seal
 from rollbook.replay.audit.whatif import what_if
+from rollbook.replay.history.container import AnchorNote, write
 from rollbook.replay.history.export import export
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.ranges import OffsetRange
@@ -203,6 +204,49 @@ def test_in_files_that_join_every_anchor_is_derived(story: Story, middle: int, t
             found = audit(log, SETTINGS, stretch_of(log, SETTINGS, OffsetRange(LIFECYCLE, 0), None)).report
         assert [one.kind for one in found.findings] == kinds
         assert (found.decided, found.undecided) == (story.end, 0)
+
+
+@pytest.mark.parametrize(
+    ("claim", "why"),
+    [
+        ({"next_offset": 1}, "behind the records"),
+        ({"next_offset": -1}, "behind the records"),
+        ({"lifecycle": "t.other"}, "behind the records"),
+        ({"run": "run-a"}, "behind the records"),
+        ({"next_decision": 1}, "behind the decisions"),
+        ({"next_decision": -8}, "behind the decisions"),
+        ({"partition": 1}, "behind the records"),
+        ({"topic_partitions": 1}, "another number of partitions"),
+    ],
+)
+def test_an_anchor_stands_behind_the_records_and_decisions_of_its_file(
+    story: Story, middle: int, tmp_path: Path, claim: dict[str, int | str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else it would be derived by no audit of its file, or the next seal begin elsewhere than it ends."""
+    honest = sealed(story, middle, tmp_path / "sealed.avro")
+    with FileLog([honest.path]) as log:
+        contents = log.contents[0]
+        records = [list(log.read(one.topic, one.partition, one.start, one.end)) for one in contents.sections[:-1]]
+        ((_, _, rows),) = log.anchors()
+        sections = [*records, list(rows)]
+
+    def written(name: str, note: AnchorNote) -> Path:
+        note = note.model_copy(update={"digest": digest_of(note.next_offset, honest.rows)})
+        write(tmp_path / name, contents.model_copy(update={"anchor": note}), sections)
+        return tmp_path / name
+
+    note = honest.note
+    moved = {name: value if isinstance(value, str) else getattr(note, name) + value for name, value in claim.items()}
+    with pytest.raises(BadInput, match=why):
+        anchor_of(written("forged.avro", note.model_copy(update=moved)))
+    assert rollbook(["audit", str(tmp_path / "forged.avro")]) == 2
+    assert why in capsys.readouterr().err
+    earlier = written("earlier.avro", note.model_copy(update={"next_decision": 0}))
+    rest = stretch_of(story.log, SETTINGS, OffsetRange(LIFECYCLE, 0, middle), None)
+    assert seal(story.log, SETTINGS, rest, tmp_path / "rest.avro", before=anchor_of(earlier)).exported is not None
+    with FileLog([earlier, tmp_path / "rest.avro"]) as log:
+        report = audit(log, SETTINGS, stretch_of(log, SETTINGS, OffsetRange(LIFECYCLE, 0), None)).report
+    assert (report.findings, report.decided, report.undecided) == ((), story.end, 0)
 
 
 def test_an_anchor_that_fits_another_place_is_refused(story: Story, middle: int, tmp_path: Path) -> None:
