@@ -115,6 +115,8 @@ class History:
 
     def what_if(self, instead: Instead, *, anchor: Place | None = None) -> tuple[WhatIfReport, ...]:
         """The same history under other limits; a report for each partition."""
+        if not isinstance(instead, Instead):
+            raise BadInput(f"instead={visible(repr(instead))} are no limits: give Instead(...)")
         before = () if anchor is None else (anchor_of(path_of(anchor, "anchor")),)
         stretches = self._stretches(before)
         if len(stretches) > 1 and before:

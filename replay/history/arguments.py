@@ -15,7 +15,7 @@ def text_of(given: object, name: str) -> str:
     """Raises BadInput for what is no text and no path, or names nothing; `name`: of the argument."""
     found = os.fspath(given) if isinstance(given, str | os.PathLike) else None
     if not isinstance(found, str) or not found:
-        raise BadInput(f"{name}={_shown(given)} names nothing: give a text or a Path")
+        raise BadInput(f"{name}: {_shown(given)} names nothing: give a text or a Path")
     return found
 
 

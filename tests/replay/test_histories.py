@@ -67,6 +67,7 @@ WRONG: list[tuple[str, Callable[[History], Any]]] = [
     ("bundles", lambda history: history.audit(bundles=None)),  # type: ignore[arg-type]
     ("anchor", lambda history: history.audit(anchor=["sealed.avro"])),  # type: ignore[arg-type]
     ("anchor", lambda history: history.what_if(Instead(max_lag=1), anchor=7)),  # type: ignore[arg-type]
+    ("instead", lambda history: history.what_if({"max_lag": 1})),  # type: ignore[arg-type]
     ("anchors", lambda history: list(history.seal("out.avro", anchors="sealed.avro"))),
     ("anchors", lambda history: list(history.seal("out.avro", anchors=Path("sealed.avro")))),  # type: ignore[arg-type]
     ("out", lambda history: history.export("")),
