@@ -154,6 +154,9 @@ class Deriver:
                 self.strays.append(stored.offset)
                 return None
             raise Differs(self._first_difference(stored, said, folded))
+        if said.key != folded.decision.run_id.encode():
+            self.ledger.journal.undo(mark)
+            raise Differs(_of_another_run(stored, said, folded.decision))
         self.ledger.journal.keep()
         self.decided += 1
         first = self.decisions.first if self.decisions.end else said.offset
@@ -211,6 +214,13 @@ class Deriver:
     def _undecided(self, stored: StoredRecord, following: StoredRecord) -> Finding:
         what = f"it has no decision; that of a later record follows at {following.place}"
         return Finding(FindingKind.RECORD_UNDECIDED, stored.place, what, {}, {})
+
+
+def _of_another_run(stored: StoredRecord, said: StoredRecord, decision: Decision) -> Finding:
+    """By its key, which nothing else vouches for, whoever looks at a run finds its decisions."""
+    what = f"the key of the decision on the {decision.record_type} at {stored.place}"
+    sides = {"key": _text((said.key or b"").decode(errors="backslashreplace"))}, {"key": decision.run_id}
+    return Finding(FindingKind.DECISION_CHANGED, said.place, what, *sides)
 
 
 def _decision(stored: StoredRecord) -> Decision:

@@ -2,7 +2,7 @@
 checkpoints."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -76,6 +76,21 @@ def test_what_is_no_decision_is_found_where_it_lies_and_all_before_it_is_derived
     finding = found(story, run_id)
     assert (finding.kind, finding.place) == (FindingKind.NO_DECISION, f"{DECISIONS}:0@{middle}")
     assert audited(story, run_id).decided == 5
+
+
+@pytest.mark.parametrize("run_id", [None, "run-a"])
+def test_a_decision_under_the_key_of_another_run_is_found(story: Story, run_id: str | None) -> None:
+    """Who looks at a run would not find it."""
+    bounds = story.log.bounds(DECISIONS, 0)
+    records = list(story.log.read(DECISIONS, 0, bounds.first, bounds.end))
+    for key in (b"run-b", b"", b"\xff", None):
+        story.log.put(DECISIONS, 0, bounds.end, [*records[:5], replace(records[5], key=key), *records[6:]])
+        finding = found(story, run_id)
+        if run_id is None:
+            assert (finding.kind, finding.place) == (FindingKind.DECISION_CHANGED, records[5].place)
+            assert finding.derived == {"key": "run-a"}
+        else:
+            assert finding.kind is FindingKind.RECORD_UNDECIDED
 
 
 def test_a_reservation_whose_decision_was_forged_with_all_chains_mended_is_not_what_the_rules_give(
