@@ -1,7 +1,7 @@
 """Audit: a run or a partition folded again, from its first record or from an anchor, and held against the log."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.ledger.fold import Ledger
@@ -46,7 +46,7 @@ class AuditReport:
     decided: int
     undecided: int
     heads: tuple[Head, ...]
-    checked: Checked
+    checked: Checked = field(hash=False)
     findings: tuple[Finding, ...]
     unchecked: tuple[str, ...]
     more: int = 0

@@ -57,8 +57,8 @@ class Finding:
     kind: FindingKind
     place: str
     what: str
-    said: dict[str, str]
-    derived: dict[str, str]
+    said: dict[str, str] = field(hash=False)
+    derived: dict[str, str] = field(hash=False)
 
 
 def unfit(finding: Finding, therefore: str) -> BadInput:

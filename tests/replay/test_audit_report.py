@@ -100,3 +100,13 @@ def test_what_a_file_says_draws_nothing(story: Story, tmp_path: Path) -> None:
         keep([evil], tmp_path / name)
         assert "\x1b" not in (tmp_path / name).read_text()
     assert "<script>" not in (tmp_path / "audit.html").read_text()
+
+
+def test_reports_can_be_in_a_set(story: Story) -> None:
+    """As whatever is frozen: to compare runs, or the audits of two days."""
+    stretch = stretch_of(story.log, SETTINGS, OffsetRange(LIFECYCLE, 0), None)
+    one, again = (audit(story.log, SETTINGS, stretch).report for _ in range(2))
+    story.log.remove(LIFECYCLE, 0, story.end - 2)
+    other = audit(story.log, SETTINGS, stretch).report
+    assert other.findings
+    assert {one, again, other} == {one, other}
