@@ -19,6 +19,7 @@ from rollbook.replay.audit.anchor import Anchor, anchor_of
 from rollbook.replay.audit.audit import AuditReport, audit, stretch_of
 from rollbook.replay.audit.bundles import check_bundles
 from rollbook.replay.audit.decisions import Stretch
+from rollbook.replay.audit.given import bundles_at
 from rollbook.replay.audit.rules import Instead
 from rollbook.replay.audit.seal import Sealed, plan, seal
 from rollbook.replay.audit.whatif import what_if
@@ -86,8 +87,9 @@ class History:
         `anchor_digest`: its digest, as it was noted elsewhere; `heads`: chain heads that were, each of which a decision
         must have, or the anchor where its digest is given. They are of one partition. `payloads`: also drift and
         recordings; `bundles`: bundles, or folders of them, that must be made of these records: what they are found to
-        be is in the last report. Raises BadInput, also where nothing is decided."""
+        be is in the last report. Raises BadInput, also where nothing is decided, or no bundle can be checked."""
         noted, folders = texts_of(heads, "heads"), paths_of(bundles, "bundles")
+        bundles_at(folders)  # before the fold, which may take long
         if anchor is None and anchor_digest is not None:
             raise BadInput("--anchor-digest is of an anchor: give its sealed file with --anchor, too")
         at = None if anchor is None else path_of(anchor, "anchor")
@@ -110,7 +112,10 @@ class History:
                 for one in stretches
             ]
         if folders:
-            found[-1] = found[-1].with_bundles(check_bundles(self.of.log, self.of.settings, folders))
+            checked = check_bundles(self.of.log, self.of.settings, folders)
+            if all(one.passed for one in found):
+                checked.demand_any()
+            found[-1] = found[-1].with_bundles(checked)
         return tuple(found)
 
     def what_if(self, instead: Instead, *, anchor: Place | None = None) -> tuple[WhatIfReport, ...]:

@@ -55,13 +55,7 @@ class AuditReport:
     """How many were held against the log, where any were given."""
 
     def with_bundles(self, checked: BundlesChecked) -> "AuditReport":
-        """This report with what bundles were found to be. Raises BadInput where nothing is wrong and none of them could
-        be held against anything: to find nothing in nothing is no answer."""
-        if self.passed and not (checked.made or checked.findings):
-            raise BadInput(
-                f"none of the bundles can be held against these records: {'; '.join(checked.unchecked)}: give the "
-                "history that they were made from, with its payloads"
-            )
+        """This report with what bundles were found to be."""
         findings, unchecked = (*self.findings, *checked.findings), (*self.unchecked, *checked.unchecked)
         return replace(self, bundles=checked.made, findings=findings, unchecked=unchecked)
 

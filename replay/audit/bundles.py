@@ -44,6 +44,14 @@ class BundlesChecked:
     findings: tuple[Finding, ...]
     unchecked: tuple[str, ...]
 
+    def demand_any(self) -> None:
+        """To find nothing wrong in nothing is no answer. Raises BadInput where none of them was held against it."""
+        if not (self.made or self.findings):
+            raise BadInput(
+                f"none of the bundles can be held against these records: {'; '.join(self.unchecked)}: give the "
+                "history that they were made from, with its payloads"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class _Origin:

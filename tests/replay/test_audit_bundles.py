@@ -145,6 +145,24 @@ def test_payloads_that_are_not_in_the_file_are_no_difference(
     assert "5 bundles made again from the log" in capsys.readouterr().out
 
 
+def test_what_differs_is_told_also_where_no_bundle_can_be_checked(
+    story: Story, bundles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    story.log.remove(LIFECYCLE, 0, story.end - 1)
+    bare = exported(story, tmp_path / "bare.avro", payloads=False)
+    assert rollbook(["audit", str(bare), "--bundle", str(bundles)]) == 1
+    assert "record_gone" in capsys.readouterr().out
+
+
+def test_what_is_no_bundle_is_refused_before_anything_is_folded(
+    story: Story, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = exported(story, tmp_path / "run.avro", payloads=False)
+    monkeypatch.setattr("rollbook.replay.histories.audit", None)
+    assert rollbook(["audit", str(file), "--bundle", str(tmp_path / "nowhere")]) == 2
+    assert "is no bundle with a provenance beside it" in capsys.readouterr().err
+
+
 def test_what_retention_took_is_no_difference(story: Story, bundles: Path) -> None:
     story.log.lose(PAYLOADS, 0, 8)
     found = checked(story, bundles)
