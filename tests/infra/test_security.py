@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -96,9 +97,16 @@ def decisions(settings: Settings, run_id: str) -> list[Decision]:
         return [one.decision for one in place.decisions().read(bounds.first, bounds.end)]
 
 
+class Patient(Cluster):
+    """Its transactions are not ended by the broker, however long the next processor takes to start."""
+
+    def producer(self, name: str, timeout_ms: int) -> Any:
+        return super().producer(name, max(timeout_ms, 60_000))
+
+
 def die_in_a_transaction(settings: Settings) -> Transactions:
     """Records of a processor that has no end: the next one must be allowed to see whose they are, and to end them."""
-    dead = Transactions(Cluster(settings), SystemClock(), f"{settings.topic_prefix}processor-dead")
+    dead = Transactions(Patient(settings), SystemClock(), f"{settings.topic_prefix}processor-dead")
     dead.begin()
     for partition in range(2):
         position = encode(Position(next_offset=9, transactional_id=dead.name))
