@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rollbook.replay.audit import whatif_report
-from rollbook.replay.audit.report import check_place, keep, lines, plain
+from rollbook.replay.audit.report import check_page, keep, lines, plain
 from rollbook.replay.audit.rules import Instead, parse_instead
 from rollbook.replay.histories import open_history
 from rollbook.replay.history.options import Heads, RunOnly, TargetTexts
@@ -82,7 +82,7 @@ def audit_command(
         _what_if(targets or (), run, anchor, parse_instead(instead), as_json)
         return
     if report is not None:
-        check_place(report)
+        check_page(report)
     with progress() as watch, open_history(*(targets or ()), run=run, watch=watch) as history:
         found = history.audit(
             anchor=anchor, anchor_digest=anchor_digest, heads=head or (), payloads=payloads, bundles=bundle or ()

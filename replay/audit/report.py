@@ -10,8 +10,7 @@ from typing import Any
 from rollbook.replay.audit.audit import AuditReport
 from rollbook.replay.audit.findings import MEANING, Finding
 from rollbook.replay.text import plural, visible
-from rollbook.replay.wholefile import replace_file
-from rollbook.schemas.errors import BadInput, EnvironmentFault
+from rollbook.replay.wholefile import check_place, keep_page
 
 _STARTS = {
     ".md": "# Audit\n\nMade by ",
@@ -90,38 +89,17 @@ def plain(report: AuditReport) -> dict[str, Any]:
     }
 
 
-def check_place(path: Path) -> None:
+def check_page(path: Path) -> None:
     """Before an audit, which may take long: raises BadInput for a name that is neither Markdown nor HTML, and for a
     place where something else than an older page of an audit would be lost."""
-    start = _STARTS.get(path.suffix)
-    if start is None:
-        raise BadInput(f"{visible(path)}: a report is Markdown or HTML: name it .md or .html")
-    try:
-        if path.is_dir() or not path.parent.is_dir():
-            raise BadInput(f"{visible(path)} is a folder, or lies in none: name a file in a folder that there is")
-        if path.is_file() and path.stat().st_size:
-            with path.open("rb") as file:
-                if file.read(len(start)) != start.encode():
-                    raise BadInput(
-                        f"{visible(path)} is there already and is no page of an audit: name another file, or remove it"
-                    )
-    except OSError as fault:
-        raise _cannot_write(path, fault) from None
+    check_place(path, _STARTS, "an audit")
 
 
 def keep(reports: Sequence[AuditReport], path: Path) -> None:
-    """Write a page to keep, as Markdown or HTML by its name, in place of an older one. Raises as `check_place`, and
+    """Write a page to keep, as Markdown or HTML by its name, in place of an older one. Raises as `check_page`, and
     EnvironmentFault; what was there stays then."""
-    check_place(path)
-    text = (_html if path.suffix == ".html" else _markdown)(reports)
-    try:
-        replace_file(path, text)
-    except OSError as fault:
-        raise _cannot_write(path, fault) from None
-
-
-def _cannot_write(path: Path, fault: OSError) -> EnvironmentFault:
-    return EnvironmentFault(f"{visible(path)} cannot be written ({fault.strerror}): give another place")
+    check_page(path)
+    keep_page(path, (_html if path.suffix == ".html" else _markdown)(reports))
 
 
 def _made() -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from rollbook.processors.ledger.fold import Ledger
 from rollbook.replay.audit.chains import Chains, noted_heads
 from rollbook.replay.audit.decisions import Deriver, Differs, Stretch
+from rollbook.replay.audit.whole import check_begun, check_joined
 from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import LogSource
 from rollbook.replay.prove.asked import Asked
@@ -33,7 +34,6 @@ from rollbook.replay.prove.proof import (
 from rollbook.replay.prove.rows import OfCommit, Rows, commits_of
 from rollbook.replay.prove.seen import Committed, Seen
 from rollbook.replay.prove.vouched import check_vouched, refusal
-from rollbook.replay.prove.whole import check_begun, check_joined
 from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.run import ArtifactKind

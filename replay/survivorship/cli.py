@@ -9,7 +9,7 @@ import typer
 from rollbook.replay.histories import open_history
 from rollbook.replay.history.options import TargetTexts
 from rollbook.replay.history.progress import progress
-from rollbook.replay.survivorship.keep import check_place, keep
+from rollbook.replay.survivorship.keep import check_page, keep
 from rollbook.replay.survivorship.text import lines, plain
 
 app = typer.Typer(help="Say what became of a run's trajectories.")
@@ -35,7 +35,7 @@ def report_command(
     Exits 2 for bad input, or a history that does not fit.
     """
     if out is not None:
-        check_place(out)
+        check_page(out)
     with progress() as watch, open_history(*(targets or ()), run=run, watch=watch) as history:
         found = history.report()
     print(json.dumps(plain(found)) if as_json else "\n".join(lines(found)))

@@ -13,10 +13,10 @@ from rollbook.processors.ledger.fold import Ledger
 from rollbook.processors.ledger.store import Run
 from rollbook.replay.audit.audit import check_decided
 from rollbook.replay.audit.decisions import Deriver, Differs, Stretch
-from rollbook.replay.audit.findings import MEANING, Finding
+from rollbook.replay.audit.findings import unfit
+from rollbook.replay.audit.whole import check_begun, check_joined
 from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import Bounds, LogSource
-from rollbook.replay.prove.whole import check_begun, check_joined
 from rollbook.replay.survivorship.changes import Changes
 from rollbook.replay.survivorship.fates import Fate, Part
 from rollbook.replay.survivorship.result import (
@@ -34,11 +34,8 @@ from rollbook.replay.survivorship.result import (
 )
 from rollbook.replay.survivorship.row import Row, Task
 from rollbook.replay.survivorship.seen import Seen
-from rollbook.replay.text import visible
-from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.rollout import Purpose
 
-_WATCH_EVERY = 1_000
 _FATES = {fate: place for place, fate in enumerate(Fate)}
 
 
@@ -51,28 +48,18 @@ def survey(log: LogSource, stretch: Stretch, watch: Watch = lambda *_: None) -> 
     assert stretch.run_id is not None, "a report is of one run"
     check_joined(log, stretch)
     check_begun(log, stretch)
-    size = stretch.within.end - stretch.within.first
     ledger = Ledger(stretch.partition, log.partitions(stretch.lifecycle))
     changes = ledger.journal = Changes()
     run, seen, deriver = ledger.run(stretch.run_id), Seen(changes), Deriver(log, stretch, ledger)
     try:
-        for count, derived in enumerate(deriver.derive()):
-            if count % _WATCH_EVERY == 0:
-                watch("counted", derived.stored.offset - stretch.within.first, size)
+        for derived in deriver.derive("counted", watch):
             seen.take(derived, run)
     except Differs as first:
-        raise _does_not_fit(first.finding) from None
+        what = "what became of the trajectories of such a history cannot be said"
+        raise unfit(first.finding, what) from None
     check_decided(stretch, deriver.decided, deriver.undecided)
-    watch("counted", size, size)
     seen.judge_waiting(run)
     return _report(stretch, deriver, run, seen)
-
-
-def _does_not_fit(found: Finding) -> BadInput:
-    return BadInput(
-        f"{visible(found.place, 4096)}: {found.what}: {MEANING[found.kind]}; `rollbook audit` shows both sides, and "
-        "what became of the trajectories of such a history cannot be said"
-    )
 
 
 def _report(stretch: Stretch, deriver: Deriver, run: Run, seen: Seen) -> SurvivorshipReport:

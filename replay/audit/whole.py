@@ -1,4 +1,4 @@
-"""Whether a run is there from its first record on, without a gap: a proof of a part would be told as one of all."""
+"""Whether a run is there from its first record on, without a gap: what is said of a part would be told as of all."""
 
 from rollbook.replay.audit.decisions import Stretch
 from rollbook.replay.history.decisions import DecisionLog, NotADecision
