@@ -144,7 +144,7 @@ def test_what_was_written_before_the_broker_failed_is_listed(
         (["lifecycle"], 2, "is not an offset range"),
         ([], 2, "an offset range such as lifecycle:0:0-5000, an exported file, or --run RUN"),
         (["gone.avro"], 2, "gone.avro does not exist: give an exported history"),
-        (["lifecycle:0:-", "--run", "r"], 2, "either a RANGE such as lifecycle:0:0-5000, or --run RUN"),
+        (["lifecycle:0:-", "--run", "{run}"], 2, "either a RANGE such as lifecycle:0:0-5000, or --run RUN"),
         (["lifecycle:0:-", "--update", "u"], 2, "--update goes with --run"),
         (["--update", "u"], 2, "--update goes with --run, since a range may hold updates of several runs: add --run"),
     ],
@@ -152,7 +152,7 @@ def test_what_was_written_before_the_broker_failed_is_listed(
 def test_a_wrong_call_is_told_on_one_line(
     trained: TrainedRun, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, fault: str
 ) -> None:
-    arguments = [word.format(p=trained.partition) for word in arguments]
+    arguments = [word.format(p=trained.partition, run=trained.run_id) for word in arguments]
     assert rollbook(["materialize", *arguments, "--out", str(tmp_path)]) == code
     told = capsys.readouterr()
     assert told.err.count("\n") == 1
