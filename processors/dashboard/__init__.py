@@ -1,0 +1,1 @@
+"""The dashboard: what is committed, folded into memory, and shown. It only reads."""
