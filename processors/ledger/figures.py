@@ -2,8 +2,13 @@
 drifted, and how much of that is there before the policy has changed. Nothing is decided by them.
 
 They are tallies, since the trajectories that they count are forgotten, with names that begin with `figure: `. `SINCE`
-has the sequence of the first decision that is counted: a ledger that an earlier rollbook began has counted less than
-the log says, and an audit holds figures against each other only where both were counted from the same decision on.
+has the sequence of the first decision that is counted, `THROUGH` that of the last one that was looked at: a ledger that
+an earlier rollbook began, or had in between, has counted less than the log says. What one in between did not count is
+seen by the gap, and the figures begin anew. An audit holds figures against each other only where both were counted from
+the same decision on, to the end.
+
+Figures that a later version adds come with another name of `THROUGH`: then each version sees what the other did not
+count.
 """
 
 from bisect import bisect_left
@@ -18,6 +23,7 @@ from rollbook.schemas.types import INT63_MAX
 
 FIGURE = "figure: "
 SINCE = f"{FIGURE}since decision"
+THROUGH = f"{FIGURE}through decision"
 CONSUMED = f"{FIGURE}consumed at lag "
 ADMITTED = f"{FIGURE}admitted with drift of "
 REFUSED = f"{FIGURE}refused with drift of "
@@ -66,6 +72,14 @@ class AtTheGate:
         _add(run, self.names)
 
 
+def looked_at(run: Run) -> None:
+    """Note that all there is to count of the decision under way was counted."""
+    if SINCE in run.tallies:
+        _begin_anew_behind_a_gap(run)
+    if SINCE in run.tallies:
+        _put(run, THROUGH, run.head.sequence + 1)
+
+
 def versions(run: Run) -> set[int]:
     """Those whose drift at lag 0 is kept."""
     return {int(tally.name.removeprefix(ROWS)) for tally in run.tallies.values() if tally.name.startswith(ROWS)}
@@ -74,17 +88,29 @@ def versions(run: Run) -> set[int]:
 def _add(run: Run, names: Counter[str]) -> None:
     if not names:
         return
+    _begin_anew_behind_a_gap(run)
     if SINCE not in run.tallies:
-        run.tally(SINCE, run.head.sequence + 1)
+        _put(run, SINCE, run.head.sequence + 1)
+        _put(run, THROUGH, run.head.sequence)
     arrived = any(name.startswith(ROWS) and name not in run.tallies for name in names)
     for name in sorted(names):
         known = run.tallies.get(name)
-        run.tallies.put(
-            name, Tally.trusted(name=name, count=min(INT63_MAX, names[name] + (known.count if known else 0)))
-        )
+        _put(run, name, min(INT63_MAX, names[name] + (known.count if known else 0)))
     for old in _outdated(run) if arrived else ():
         run.tallies.drop(f"{ROWS}{old}")
         run.tallies.drop(f"{DRIFT}{old}")
+
+
+def _put(run: Run, name: str, count: int) -> None:
+    run.tallies.put(name, Tally.trusted(name=name, count=count))
+
+
+def _begin_anew_behind_a_gap(run: Run) -> None:
+    through = run.tallies.get(THROUGH)
+    if through is None or through.count != run.head.sequence:
+        for tally in run.tallies.values():
+            if is_figure(tally.name):
+                run.tallies.drop(tally.name)
 
 
 def _outdated(run: Run) -> list[int]:

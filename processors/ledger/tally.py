@@ -1,6 +1,6 @@
 """What has happened in a run so far, beyond the events of the lifecycle: why something failed, and what was refused."""
 
-from rollbook.processors.ledger.figures import count_consumed
+from rollbook.processors.ledger.figures import count_consumed, looked_at
 from rollbook.processors.ledger.store import Run
 from rollbook.processors.ledger.verdict import Verdict
 from rollbook.processors.reasons import Reason
@@ -22,6 +22,7 @@ def tally(run: Run, record_type: str, verdict: Verdict) -> None:
         run.tally(name, counted.count(name))
     if record_type == "Commit" and verdict.outcome is Outcome.ACCEPTED:
         count_consumed(run, [one.lag for one in verdict.items if one.reason == Reason.TRAINED])
+    looked_at(run)
 
 
 def _counted(record_type: str, verdict: Verdict) -> list[str]:

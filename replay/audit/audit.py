@@ -142,7 +142,7 @@ def audit(
         except NotHere as reason:
             unchecked.append(f"the compacted ledger: {reason}")
     unchecked += [
-        f"figures of run {visible(one)} in the compacted ledger: counted there from another decision on"
+        f"figures of run {visible(one)} in the compacted ledger: other decisions are counted there"
         for one in sorted(folding.uncounted)
     ]
     findings.take(folding.finish())

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from rollbook.processors.ledger.figures import FIGURE, SINCE, is_figure
+from rollbook.processors.ledger.figures import FIGURE, SINCE, THROUGH, is_figure
 from rollbook.processors.ledger.fold import Ledger
 from rollbook.processors.ledger.keys import POSITION, key_of, parse_key, position_key
 from rollbook.processors.ledger.rebuild import Rebuild
@@ -118,26 +118,28 @@ def rows_of(ledger: Ledger, run_id: str | None = None) -> Iterator[tuple[bytes, 
 
 
 def _counted_apart(kept: Mapping[bytes, bytes], derived: Mapping[bytes, bytes], of: str | None) -> frozenset[str]:
-    """Runs, or of one run itself, whose figures begin with another decision than those derived, or are not there at
-    all: a rollbook that did not count them yet wrote the ledger, or the anchor that this fold began with. Nothing was
-    decided by them."""
-    counted = {run_id for key in kept for run_id, _ in _figure(key)}
-    never = (run_id for key in derived for run_id, _ in _figure(key) if run_id not in counted)
-    later = (
-        run_id
-        for key, said in kept.items()
-        for run_id, since in _figure(key)
-        if since and of in (None, run_id) and not _is_same(said, derived.get(key))
-    )
-    return frozenset((*never, *later))
+    """Runs, or of one run itself, whose figures begin with another decision than those derived, do not go through to
+    the last one, or are not there at all: a rollbook that did not count them wrote the ledger, or the anchor that this
+    fold began with, or had it in between. Nothing was decided by them."""
+    counted = {run_id for key in kept for run_id in _figure(key)}
+    never = (run_id for key in derived for run_id in _figure(key) if run_id not in counted)
+    otherwise = (run_id for run_id in counted if of in (None, run_id) and not _is_as_far(kept, derived, run_id))
+    return frozenset((*never, *otherwise))
+
+
+def _is_as_far(kept: Mapping[bytes, bytes], derived: Mapping[bytes, bytes], run_id: str) -> bool:
+    """Whether figures say of themselves that they count the decisions that those derived count. Where they do not say
+    it, they are compared, and what should say it is missing."""
+    since, through = (key_of(run_id, _TALLY, name) for name in (SINCE, THROUGH))
+    return not {since, through} <= kept.keys() or all(_is_same(kept[key], derived.get(key)) for key in (since, through))
 
 
 def _is_figure_of(key: bytes, runs: frozenset[str]) -> bool:
-    return any(run_id in runs for run_id, _ in _figure(key)) if runs else False
+    return any(run_id in runs for run_id in _figure(key)) if runs else False
 
 
-def _figure(key: bytes) -> Iterator[tuple[str, bool]]:
-    """The run of a row that is a figure, and whether it is the one that says since when they are counted."""
+def _figure(key: bytes) -> Iterator[str]:
+    """The run of a row that is a figure."""
     if _NAMED not in key:
         return
     try:
@@ -145,7 +147,7 @@ def _figure(key: bytes) -> Iterator[tuple[str, bool]]:
     except ValueError:
         return
     if kind == _TALLY and isinstance(name, str) and is_figure(name):
-        yield run_id, name == SINCE
+        yield run_id
 
 
 def _parsed(key: bytes) -> tuple[str | None, str]:

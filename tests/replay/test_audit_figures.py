@@ -2,7 +2,7 @@
 
 import pytest
 
-from rollbook.processors.ledger.figures import ADMITTED, SINCE, is_figure
+from rollbook.processors.ledger.figures import ADMITTED, SINCE, THROUGH, is_figure
 from rollbook.processors.ledger.keys import key_of, parse_key, position_key
 from rollbook.replay.audit.audit import AuditReport, audit, stretch_of
 from rollbook.replay.audit.findings import FindingKind
@@ -11,10 +11,11 @@ from rollbook.replay.history.ranges import OffsetRange
 from rollbook.schemas.codec import decode_as, encode
 from rollbook.schemas.records.decision import Tally
 from rollbook.schemas.records.ledger import Position
+from rollbook.tests.processors.uncounting import uncounting
 from rollbook.tests.replay.story import LIFECYCLE, SETTINGS, Story
 from rollbook.tests.replay.test_audit_tampering import LEDGER
 
-UNTOLD = "figures of run run-a in the compacted ledger: counted there from another decision on"
+UNTOLD = "figures of run run-a in the compacted ledger: other decisions are counted there"
 
 
 @pytest.fixture
@@ -45,18 +46,35 @@ def test_they_are_rows_like_all_others(story: Story) -> None:
     assert [tally for tally in story.ledger.run("run-a").tallies.values() if is_figure(tally.name)]
 
 
-@pytest.mark.parametrize(("which", "count"), [(ADMITTED, 99), (ADMITTED, None), (SINCE, None)])
+@pytest.mark.parametrize(("which", "count"), [(ADMITTED, 99), (ADMITTED, None), (SINCE, None), (THROUGH, None)])
 def test_one_that_differs_is_a_finding(story: Story, which: str, count: int | None) -> None:
     report = kept(story, **{which: count})
     assert {one.kind for one in report.findings} == {FindingKind.LEDGER_DIFFERS}
     assert all(which in one.what for one in report.findings)
 
 
-@pytest.mark.parametrize("others", [{"figure: ": None}, {SINCE: 99, ADMITTED: 1}])
+@pytest.mark.parametrize(
+    "others",
+    [{"figure: ": None}, {SINCE: 99, ADMITTED: 1}, {THROUGH: 2, ADMITTED: 1}],
+)
 def test_those_that_another_rollbook_began_later_or_never_are_told_as_unchecked(
     story: Story, others: dict[str, int | None]
 ) -> None:
     report = kept(story, **others)
+    assert report.findings == ()
+    assert UNTOLD in report.unchecked
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_those_of_a_run_that_a_rollbook_had_in_between_which_counts_none_are_told_as_unchecked(
+    story: Story, goes_on: bool
+) -> None:
+    """While it has the run, and after it gave it back."""
+    with uncounting():
+        story.update("u1", [story.group("c")])
+    if goes_on:
+        story.update("u2", [story.group("d")])
+    report = kept(story)
     assert report.findings == ()
     assert UNTOLD in report.unchecked
 
