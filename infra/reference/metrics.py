@@ -1,21 +1,31 @@
 """The page of the metrics."""
 
+from collections.abc import Iterable
+
 from rollbook.infra.reference.markdown import code, fenced, page, table
 from rollbook.processors.host.health import HEALTHY_WITHIN_S, READY_LAG
-from rollbook.processors.host.metrics import TABLE
+from rollbook.processors.metric import Metric
+from rollbook.processors.metric_table import DASHBOARD, PROCESSOR, RUN_PREFIX, TABLE
 
 
 def metrics() -> str:
     """Every metric with its labels and unit."""
-    rows = ((code(one.name), one.kind, ", ".join(map(code, one.labels)), one.unit, one.help) for one in TABLE)
     buckets = ((code(one.name), ", ".join(f"{bound:,g}" for bound in one.buckets)) for one in TABLE if one.buckets)
     return page(
         "Metrics",
-        "From `processors/host/metrics.py`. `rollbook processor run --http HOST:PORT` serves them at `/metrics` in "
-        "Prometheus' text format, without authentication: let it listen where only those who may know can ask, since "
-        "they name runs. What counts decisions counts committed ones only.",
-        table(("metric", "type", "labels", "unit", "meaning"), rows),
-        "Besides them there are `process_*` (CPU time, memory, open files) as the Prometheus client library has them.",
+        "From `processors/metric_table.py`. How to scrape, the alerts and a Grafana dashboard are in "
+        "`docs/monitoring.md`. Both endpoints name runs, and the dashboard's names workers.",
+        "## Of the processor",
+        "`rollbook processor run --http HOST:PORT` serves them at `/metrics` in Prometheus' text format, without "
+        "authentication: let it listen where only those who may know can ask. What counts decisions counts committed "
+        "ones only.",
+        _table(PROCESSOR),
+        "## Of the dashboard",
+        f"The dashboard serves them at `/metrics`, `{RUN_PREFIX}*` from the newest freshness snapshot of each run. "
+        "Those counters count since the run began, so that a restart of the dashboard resets none of them. A run "
+        "that is closed is not shown any more.",
+        _table(DASHBOARD),
+        "Besides them both have `process_*` (CPU time, memory, open files) as the Prometheus client library has them.",
         "## Buckets",
         table(("histogram", "upper bounds"), buckets),
         "## Health and readiness",
@@ -49,3 +59,8 @@ def metrics() -> str:
             ),
         ),
     )
+
+
+def _table(metrics: Iterable[Metric]) -> str:
+    rows = ((code(one.name), one.kind, ", ".join(map(code, one.labels)), one.unit, one.help) for one in metrics)
+    return table(("metric", "type", "labels", "unit", "meaning"), rows)

@@ -1,12 +1,9 @@
-"""The metrics of the processor: one table, from which the objects are made and docs/reference/metrics.md is written.
+"""The metrics of the processor, made of the table (`processors/metric_table.py`) and fed by the host's events.
 
 What counts decisions is counted once their transaction stands, so a batch that is read again is not counted twice.
-Labels are bounded: partitions and record types by nature, runs by `MOST_RUNS`.
 """
 
 from collections import Counter as Counts
-from dataclasses import dataclass
-from enum import StrEnum
 from importlib.metadata import version
 
 from prometheus_client import (
@@ -23,153 +20,35 @@ from rollbook.processors.fold_version import FOLD_VERSION
 from rollbook.processors.host import watch
 from rollbook.processors.host.batch import Batch
 from rollbook.processors.host.clock import Clock
+from rollbook.processors.metric import Kind, Metric, RunLabels
+from rollbook.processors.metric_table import (
+    ABORTS,
+    ASSIGNED,
+    BATCH_BYTES,
+    BATCH_RECORDS,
+    DEAD_LETTERS,
+    FENCES,
+    FOLD,
+    INFO,
+    LAG,
+    LEASES,
+    OFFSET,
+    OPEN,
+    PROCESSOR,
+    RECORDS,
+    RESTORE,
+    RESTORED_ROWS,
+    RUN_FOLD,
+    STOPPED,
+    TRANSACTION,
+    UNDECODABLE_TYPE,
+    UNKNOWN,
+)
 from rollbook.schemas.records.decision import Outcome
 from rollbook.schemas.records.run import RunClosed
 from rollbook.schemas.records.update import LeaseExpired
 
-PREFIX = "rollbook_processor_"
-MOST_RUNS = 50
-OTHER_RUNS = "~other"  # no run id begins with a tilde
-IDLE_RUN_S = 3_600.0
-UNDECODABLE_TYPE = "undecodable"
-
-
-class Kind(StrEnum):
-    """What Prometheus takes a metric for."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """One line of the table. `unit` is also the end of the name where there is one; buckets are upper bounds."""
-
-    short: str
-    kind: Kind
-    labels: tuple[str, ...]
-    unit: str
-    help: str
-    buckets: tuple[float, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The name under which Prometheus has it."""
-        return f"{PREFIX}{self.short}"
-
-
-_SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0)
-_RECORDS = (1, 10, 50, 100, 250, 500, 1_000, 2_500, 5_000)
-_BYTES = (1_024, 16_384, 131_072, 524_288, 1_048_576, 2_097_152, 4_194_304, 8_388_608)
 _C, _G, _H = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
-
-INFO = Metric("info", _G, ("name", "version", "fold_version"), "", "Always 1; the labels say which processor this is.")
-RECORDS = Metric(
-    "records_total",
-    _C,
-    ("type", "outcome"),
-    "records",
-    f"Lifecycle records decided, by type (`{UNDECODABLE_TYPE}` where there is none) and outcome of the decision.",
-)
-DEAD_LETTERS = Metric("dead_letters_total", _C, (), "records", "Dead letters written, one an undecodable record.")
-LEASES = Metric("leases_expired_total", _C, (), "updates", "Updates that the lease clerk ended (accepted expiries).")
-LAG = Metric(
-    "lag_records", _G, ("partition",), "records", "Records behind the end of the log, as of at most a second ago."
-)
-OFFSET = Metric(
-    "decided_offset", _G, ("partition",), "offset", "The last lifecycle offset whose decision is committed."
-)
-ASSIGNED = Metric("assigned_partitions", _G, (), "partitions", "Partitions that this instance has now.")
-STOPPED = Metric(
-    "stopped_partitions",
-    _G,
-    (),
-    "partitions",
-    "Partitions stopped before a record that this version cannot fold: somebody must act.",
-)
-FOLD = Metric("fold_seconds", _H, (), "seconds", "Folding time of a committed batch.", _SECONDS)
-RUN_FOLD = Metric(
-    "run_fold_seconds_total",
-    _C,
-    ("run",),
-    "seconds",
-    f"Folding time of committed records by run: of at most {MOST_RUNS} runs, the others pooled as `{OTHER_RUNS}`; "
-    "`~partition-N` stands for records of no run. A run gives its place away when it is closed, or silent for an hour.",
-)
-TRANSACTION = Metric(
-    "transaction_seconds", _H, (), "seconds", "Time of a committed transaction, from begin to commit.", _SECONDS
-)
-OPEN = Metric(
-    "open_transaction_seconds",
-    _G,
-    (),
-    "seconds",
-    "Age of the transaction that is open now, 0 without one: an open one hides all behind it.",
-)
-BATCH_RECORDS = Metric("batch_records", _H, (), "records", "Records in a committed batch.", _RECORDS)
-BATCH_BYTES = Metric("batch_bytes", _H, (), "bytes", "Bytes of the record values in a committed batch.", _BYTES)
-RESTORE = Metric(
-    "restore_seconds", _H, (), "seconds", "Time to restore a partition; its count is that of the restores.", _SECONDS
-)
-RESTORED_ROWS = Metric("restored_rows_total", _C, (), "records", "Ledger records read by restores.")
-ABORTS = Metric("aborts_total", _C, (), "transactions", "Transactions aborted; their records were read again.")
-UNKNOWN = Metric(
-    "unknown_outcomes_total",
-    _C,
-    (),
-    "transactions",
-    "Transactions of which it was not known whether they committed; everything was restored.",
-)
-FENCES = Metric("fences_total", _C, (), "fences", "Fences by a newer process of this name; the process ends by it.")
-
-TABLE = (
-    INFO,
-    RECORDS,
-    DEAD_LETTERS,
-    LEASES,
-    LAG,
-    OFFSET,
-    ASSIGNED,
-    STOPPED,
-    FOLD,
-    RUN_FOLD,
-    TRANSACTION,
-    OPEN,
-    BATCH_RECORDS,
-    BATCH_BYTES,
-    RESTORE,
-    RESTORED_ROWS,
-    ABORTS,
-    UNKNOWN,
-    FENCES,
-)
-
-
-class RunLabels:
-    """Which runs have a label of their own: the first that come, until they are closed or silent for long."""
-
-    def __init__(self, most: int = MOST_RUNS, idle_s: float = IDLE_RUN_S) -> None:
-        self._most = most
-        self._idle_s = idle_s
-        self._heard: dict[str, float] = {}
-
-    def label(self, run_id: str, now: float) -> str:
-        """The run's label; it must have been made room for."""
-        if run_id in self._heard or len(self._heard) < self._most:
-            self._heard[run_id] = now
-            return run_id
-        return OTHER_RUNS
-
-    def silent(self, now: float) -> list[str]:
-        """Runs that give their place away, since all places are taken and nothing was heard of them for long."""
-        if len(self._heard) < self._most:
-            return []
-        return [run_id for run_id, heard in self._heard.items() if now - heard > self._idle_s]
-
-    def free(self, run_id: str) -> bool:
-        """Take a run's place; whether it had one."""
-        return self._heard.pop(run_id, None) is not None
 
 
 class Metrics:
@@ -179,13 +58,13 @@ class Metrics:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a series for each series, which nobody asks for
         self.registry = CollectorRegistry()
         self._clock = clock
-        self._counters = {one: _counter(one, self.registry) for one in TABLE if one.kind is _C}
+        self._counters = {one: _counter(one, self.registry) for one in PROCESSOR if one.kind is _C}
         self._gauges = {
-            one: Gauge(one.name, one.help, one.labels, registry=self.registry) for one in TABLE if one.kind is _G
+            one: Gauge(one.name, one.help, one.labels, registry=self.registry) for one in PROCESSOR if one.kind is _G
         }
         self._histograms = {
             one: Histogram(one.name, one.help, one.labels, registry=self.registry, buckets=one.buckets)
-            for one in TABLE
+            for one in PROCESSOR
             if one.kind is _H
         }
         ProcessCollector(registry=self.registry)

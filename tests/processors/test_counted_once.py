@@ -10,8 +10,9 @@ from rollbook.processors.host import loop
 from rollbook.processors.host.clock import SystemClock
 from rollbook.processors.host.errors import Fenced
 from rollbook.processors.host.loop import Host
-from rollbook.processors.host.metrics import PREFIX, Metrics
+from rollbook.processors.host.metrics import Metrics
 from rollbook.processors.host.transaction import OutcomeUnknown, Transactions
+from rollbook.processors.metric_table import PROCESSOR_PREFIX as PREFIX
 from rollbook.tests import recount
 from rollbook.tests.conftest import PARTITIONS
 from rollbook.tests.processors.hosting import SESSION_TIMEOUT_MS, send

@@ -19,7 +19,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.host import watch
 from rollbook.processors.host.batch import Batch
-from rollbook.processors.host.metrics import IDLE_RUN_S, MOST_RUNS, OTHER_RUNS, PREFIX, TABLE, Kind, Metrics, RunLabels
+from rollbook.processors.host.metrics import Metrics
+from rollbook.processors.metric import IDLE_RUN_S, MOST_RUNS, OTHER_RUNS, Kind, RunLabels
+from rollbook.processors.metric_table import PROCESSOR, TABLE
+from rollbook.processors.metric_table import PROCESSOR_PREFIX as PREFIX
 from rollbook.schemas.partition import partition_of
 from rollbook.tests import recount
 from rollbook.tests.conftest import PARTITIONS
@@ -61,13 +64,13 @@ def test_what_is_exposed_is_the_table() -> None:
         for family in text_string_to_metric_families(Metrics(HandClock(), "p").exposition().decode())
         if family.name.startswith(PREFIX)
     }
-    assert exposed.keys() == {one.name.removesuffix("_total") for one in TABLE}
-    for one in TABLE:
+    assert exposed.keys() == {one.name.removesuffix("_total") for one in PROCESSOR}
+    for one in PROCESSOR:
         family = exposed[one.name.removesuffix("_total")]
         assert (family.type, family.documentation) == (one.kind.value, one.help)
 
 
-@pytest.mark.parametrize("one", TABLE, ids=lambda one: one.short)
+@pytest.mark.parametrize("one", TABLE, ids=lambda one: one.name)
 def test_names_keep_to_the_rules_of_prometheus(one: Any) -> None:
     assert re.fullmatch(r"[a-z_]+", one.name)
     assert one.name.endswith("_total") == (one.kind is Kind.COUNTER)
