@@ -134,10 +134,8 @@ class _Page(Collector):
         """A histogram: rows by bin, the last of which has no bound."""
         named = dict(zip(metric.labels, labels, strict=True))
         family = self._families[metric]
-        for bound, upto in zip((*metric.buckets, inf), accumulate(counts), strict=True):
-            family.add_sample(
-                f"{metric.name}_bucket", {**named, "le": "+Inf" if bound == inf else str(bound)}, float(upto)
-            )
+        for bound, upto in zip((*map(str, metric.buckets), "+Inf"), accumulate(counts), strict=True):
+            family.add_sample(f"{metric.name}_bucket", {**named, "le": bound}, float(upto))
         family.add_sample(f"{metric.name}_count", named, float(sum(counts)))
 
 
