@@ -16,8 +16,17 @@ from rollbook.processors.ledger.keys import key_of
 from rollbook.processors.ledger.store import Journal, Run
 from rollbook.processors.ledger.tally import tally
 from rollbook.processors.ledger.verdict import At, Verdict, mass_change
+from rollbook.processors.lifecycle_schema import FIRST, read_since
 from rollbook.processors.reasons import Reason
-from rollbook.schemas.codec import ContractViolation, Decoded, UndecodableRecord, encode, unwrap, validate
+from rollbook.schemas.codec import (
+    PREFIX_LENGTH,
+    ContractViolation,
+    Decoded,
+    UndecodableRecord,
+    encode,
+    unwrap,
+    validate,
+)
 from rollbook.schemas.partition import partition_of
 from rollbook.schemas.records import policy as policy_records
 from rollbook.schemas.records import reward as reward_records
@@ -120,7 +129,9 @@ class Ledger:
             decoded = unwrap(record.value or b"")
             if not issubclass(decoded.model, Lifecycle):
                 raise UndecodableRecord(f"a {decoded.model.__name__} does not belong on the lifecycle topic")
+            self._check_is_read(decoded, record)
         except UndecodableRecord as error:
+            self._check_is_nobodys(record)
             verdict = Verdict(Outcome.UNDECODABLE, Reason.UNDECODABLE)
             return self._decide(source, self._strays(), "", "", verdict, undecodable=str(error))
         record_type = decoded.model.__name__
@@ -140,6 +151,30 @@ class Ledger:
         else:
             verdict = self._judge(of_run, valid, decoded.content, record)
         return self._decide(source, of_run, record_type, header.event_id, verdict)
+
+    def _check_is_read(self, decoded: Decoded, record: SourceRecord) -> None:
+        """Raises `UndecodableRecord` for a schema that the run does not read yet, and where there is no run to ask: a
+        package that does not know the schema finds neither header nor place."""
+        schema = (record.value or b"")[2:PREFIX_LENGTH].hex()
+        since = read_since(schema)
+        if since == FIRST:
+            return
+        try:
+            run_id = decoded.header().run_id
+        except ContractViolation:
+            run_id = ""
+        known = self.runs.get(run_id) if self._in_place(run_id, record.key) else None
+        if known is None or known.head.fold_version < since:
+            raise UndecodableRecord(
+                f"a {decoded.model.__name__} under schema {schema}, which runs of fold version {since} read: configure "
+                "the run with that version first"
+            )
+
+    def _check_is_nobodys(self, record: SourceRecord) -> None:
+        """Raises `NewerFoldVersion` for what cannot be read under the key of a run with newer rules: those may."""
+        named = self.runs.get((record.key or b"").decode(errors="replace"))
+        if named is not None:
+            _know(named.head.fold_version, named, record)
 
     def _in_place(self, run_id: str, key: bytes | None) -> bool:
         return key == run_id.encode() and _partition_of(run_id, self.topic_partitions) == self.partition
