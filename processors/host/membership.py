@@ -19,13 +19,18 @@ class Introduction:
         self._assigned = False
 
     def make(self, turn: Callable[[], bool]) -> None:
-        """Join, and leave it at that; `turn` polls, and says whether to wait on."""
+        """Join, and leave it at that; `turn` polls, and says whether to wait on.
+
+        It ends without a partition: while a rebalance is under way librdkafka puts an unsubscription off, and forgets
+        it with the next subscription. What was given here would then be kept, opened by nobody, and never be read."""
         self._consumer.subscribe(
             [self._topic], on_assign=self._take, on_revoke=self._give_back, on_lost=self._give_back
         )
         while not self._assigned and turn():
             pass
         self._consumer.unsubscribe()
+        while self._consumer.assignment() and turn():
+            pass
 
     def _take(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         consumer.incremental_assign([TopicPartition(p.topic, p.partition, OFFSET_END) for p in partitions])

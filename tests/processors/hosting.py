@@ -32,6 +32,10 @@ def host_in_thread(settings: Settings, name: str = "p0", watches: Iterable[Watch
     thread.start()
     try:
         yield host
+    except BaseException as error:
+        for failure in failures:
+            error.add_note(f"meanwhile the host {name} died: {failure!r}")
+        raise
     finally:
         stop.set()
         thread.join(60)

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -139,6 +139,57 @@ def test_a_membership_that_was_lost_is_come_back_to_by_two_joins(tmp_path: Path)
             _await(lambda: _decided(own) == 2 * len(RUNS))
         finally:
             stop.set()
+            thread.join(60)
+
+
+class Overtaken:
+    """A consumer that gives its first assignment back only when somebody else's join is under way."""
+
+    def __init__(self, consumer: Any, somebody_joins: Callable[[], None]) -> None:
+        self._consumer = consumer
+        self._somebody_joins = somebody_joins
+        self._introduced = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._consumer, name)
+
+    def unsubscribe(self) -> None:
+        if self._consumer.assignment() and not self._introduced:
+            self._introduced = True
+            self._somebody_joins()
+        self._consumer.unsubscribe()
+
+
+class FirstOvertaken(Cluster):
+    """Makes such consumers."""
+
+    def __init__(self, settings: Settings, somebody_joins: Callable[[], None]) -> None:
+        super().__init__(settings)
+        self._somebody_joins = somebody_joins
+
+    def consumer(self, name: str, session_timeout_ms: int) -> Any:
+        return Overtaken(super().consumer(name, session_timeout_ms), self._somebody_joins)
+
+
+def test_what_the_first_join_was_given_is_not_kept_when_another_process_joins_meanwhile(settings: Settings) -> None:
+    """librdkafka puts an unsubscription off while a rebalance is under way, and forgets it with the next subscription:
+    the partition had an owner then that never opened it."""
+    second = CountedJoins(settings)
+
+    def second_joins() -> None:
+        newcomer.start()
+        _await(lambda: hasattr(second, "counted") and len(second.counted.joined) == 2)
+
+    first, stop = FirstOvertaken(settings, second_joins), threading.Event()
+    hosts = [Host(settings, name, SESSION_TIMEOUT_MS, kafka=kafka) for name, kafka in (("p0", first), ("p1", second))]
+    oldest, newcomer = (threading.Thread(target=host.run, args=(stop,)) for host in hosts)
+    oldest.start()
+    try:
+        send(settings, [(partition, run_id.encode(), _configured(run_id)) for partition, run_id in RUNS.items()])
+        _await(lambda: _decided(settings) == len(RUNS), seconds=20)
+    finally:
+        stop.set()
+        for thread in (one for one in (oldest, newcomer) if one.ident is not None):
             thread.join(60)
 
 

@@ -32,6 +32,7 @@ from rollbook.schemas.records.run import RunConfigured
 from rollbook.tests import recount
 from rollbook.tests.conftest import PARTITIONS
 from rollbook.tests.processors.hosting import host_in_thread, send, spawn_host
+from rollbook.tests.seen import last_seen
 
 RUNS = ("run-a", "run-b", "run-c")
 
@@ -99,7 +100,7 @@ def _decided(settings: Settings) -> int:
 def _await(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "waited too long"
+        assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {last_seen(condition)}"
         time.sleep(0.05)
 
 

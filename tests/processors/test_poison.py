@@ -51,12 +51,16 @@ def produce(settings: Settings, sent: Iterable[tuple[int | None, bytes | None, b
 
 @contextmanager
 def running(host: Host) -> Iterator[None]:
-    """A host that works as long as the block lasts."""
+    """A host that works as long as the block lasts. Of what it died is said also where the block waited in vain."""
     stop = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         working = pool.submit(host.run, stop)
         try:
             yield
+        except BaseException as error:
+            if working.done():
+                error.add_note(f"meanwhile a host died: {working.exception()!r}")
+            raise
         finally:
             stop.set()
         working.result(60)

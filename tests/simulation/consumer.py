@@ -50,7 +50,7 @@ class SimConsumer:
         self._member = NOBODY
         self._generation = self._synchronised = -1
         self._join_again = False
-        self._subscribed = False
+        self._subscribed = self._unsubscribing = False
         self._served = False
         self._taking: list[int] = []
         self._heard = 0.0
@@ -60,13 +60,27 @@ class SimConsumer:
 
     def subscribe(self, _: list[str], on_assign: Callback, on_revoke: Callback, on_lost: Callback) -> None:
         self._callbacks = {"assign": on_assign, "revoke": on_revoke, "lost": on_lost}
-        self._join_again = self._subscribed = True
+        self._join_again = self._join_again or not self._unsubscribing
+        self._subscribed, self._unsubscribing = True, False
         self._heard = self._broker.scheduler.now
 
     def unsubscribe(self) -> None:
-        """Give everything back at the next poll; a static member stays in the group."""
+        """Give everything back at the next poll; a static member stays in the group. While a rebalance is under way it
+        is put off, and the next subscription takes its place: nothing is given back then."""
+        self._unsubscribing = self._rebalancing
+        if not self._unsubscribing:
+            self._give_back()
+
+    @property
+    def _rebalancing(self) -> bool:
+        group, known = self._broker.group, self._broker.group.members.get(self._name)
+        if self._events or known is None or known.member != self._member:
+            return bool(self._events)
+        return known.joined if group.rebalancing else group.generation != self._synchronised
+
+    def _give_back(self) -> None:
+        self._unsubscribing = self._subscribed = False
         self._events.clear()
-        self._subscribed = False
         if self._owned:
             self._events.append(_Event("revoke", self._owned))
 
@@ -91,6 +105,8 @@ class SimConsumer:
             else:  # told by the answer to its join, before it hears what is assigned
                 self._generation = group.members[self._name].generation
         self._heard = now
+        if self._unsubscribing and not self._rebalancing:
+            self._give_back()
         if self._subscribed and not self._events and not self._served:
             self._join()
 
@@ -105,7 +121,8 @@ class SimConsumer:
             self._synchronise()
 
     def _synchronise(self) -> None:
-        """The generation's assignment: what is gone is given back first, and then joined again for."""
+        """The generation's assignment: what is gone is given back first, and then joined again for. What is new is told
+        also where it is nothing."""
         if self._member == NOBODY:
             return
         group = self._broker.group
@@ -113,8 +130,7 @@ class SimConsumer:
         assigned, owned = group.members[self._name].assigned, set(self._owned)
         if owned - assigned:
             self._events.append(_Event("revoke", sorted(owned - assigned)))
-        if assigned - owned:
-            self._events.append(_Event("assign", sorted(assigned - owned)))
+        self._events.append(_Event("assign", sorted(assigned - owned)))
 
     @property
     def is_member(self) -> bool:
@@ -156,6 +172,9 @@ class SimConsumer:
         finally:
             self._served = False
             self._taking = []
+
+    def assignment(self) -> list[TopicPartition]:
+        return [TopicPartition(topic, partition) for topic, partition in sorted(self._reading.places)]
 
     def incremental_assign(self, places: list[TopicPartition]) -> None:
         for place in places:

@@ -193,6 +193,11 @@ _TABLE: tuple[tuple[int, str, *tuple[Edit, ...]], ...] = (
             "    return\n    self._consumer.subscribe(",
         ),
     ),
+    (
+        5,
+        "what the first join was given is kept",
+        (membership.Introduction.make, "while self._consumer.assignment() and turn():", "while False:"),
+    ),
     (6, "what can be aborted stops the process", (errors.action_for, "return row.abortable", "return Action.STOP")),
     (
         6,
