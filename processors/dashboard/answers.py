@@ -107,10 +107,9 @@ class Took(Answer):
     count: int = Field(description="How many.")
 
 
-class Window(Answer):
-    """What happened in one window of event time."""
+class Totals(Answer):
+    """What decisions counted for: those of a window, or all that were read of the run, from its first."""
 
-    start_ms: int = Field(description="Its start; it ends one length later, excluded.")
     decisions: int = Field(description="Decisions.")
     stages: tuple[Count, ...] = Field(
         description="Trajectories by what became of them: dispatched, generated, rewarded, reserved, admitted, "
@@ -126,6 +125,12 @@ class Window(Answer):
     took: tuple[Took, ...] = Field(description="From generation to consumption; empty bins left out.")
     took_count: int = Field(description="Consumed rows whose generation's time is known.")
     took_sum_s: float = Field(description="Sum of these times in seconds.")
+
+
+class Window(Totals):
+    """What happened in one window of event time."""
+
+    start_ms: int = Field(description="Its start; it ends one length later, excluded.")
     ready_by_lag: tuple[At, ...] | None = Field(
         description="Ready at the window's last snapshot, by lag; none: no snapshot of it is kept (the topic is "
         "compacted)."
@@ -189,7 +194,10 @@ class PolicyLine(Answer):
 
     version: int = Field(description="Its version.")
     artifact_hash: str = Field(description="Hash of its artifact.")
-    state: str = Field(description="prepared, committed, active, retired (was active) or abandoned.")
+    state: str = Field(
+        description="prepared (also where it was written whole at once), committed, active, retired (was active), "
+        "abandoned or orphaned."
+    )
     prepared_ms: int | None = Field(description="PolicyPrepared.")
     committed_ms: int | None = Field(description="PolicyCommitted.")
     activated_ms: int | None = Field(description="The Activate that was accepted.")
@@ -260,23 +268,6 @@ class Trajectory(Answer):
     steps: tuple[TrajectoryStep, ...] = Field(description="In order.")
     complete: bool = Field(description="Whether decisions from before what is remembered can be ruled out.")
     more: str = Field(description="The command that folds the whole run for it.")
-
-
-class Totals(Answer):
-    """Counts over all decisions of the run that were read, from its first."""
-
-    decisions: int = Field(description="Decisions read.")
-    stages: tuple[Count, ...] = Field(description="As in a window.")
-    failures: tuple[Count, ...] = Field(description="As in a window.")
-    outcomes: tuple[Count, ...] = Field(description="As in a window.")
-    violations: int = Field(description="As in a window.")
-    refusals: tuple[Refusals, ...] = Field(description="As in a window.")
-    judged_by_lag: tuple[At, ...] = Field(description="As in a window.")
-    consumed_by_lag: tuple[At, ...] = Field(description="As in a window.")
-    drift: tuple[DriftCount, ...] = Field(description="As in a window.")
-    took: tuple[Took, ...] = Field(description="As in a window.")
-    took_count: int = Field(description="As in a window.")
-    took_sum_s: float = Field(description="As in a window.")
 
 
 class Now(Answer):

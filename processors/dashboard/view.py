@@ -1,0 +1,253 @@
+"""All that the dashboard knows: committed decisions and snapshots, folded into memory in the order of the log.
+
+Pure but for what it is given, and not safe for threads: who shares it holds a lock. Each record counts once, however
+often it is read: what lies before a partition's position is skipped.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import islice
+from typing import NamedTuple, Protocol
+
+from rollbook.processors.dashboard import counting, lean
+from rollbook.processors.dashboard.answers import Decisions, Now, Runs, Series, Size, Step
+from rollbook.processors.dashboard.counting import ACCEPTED, WITH_ROWS
+from rollbook.processors.dashboard.lean import Head, Rest
+from rollbook.processors.dashboard.places import Mentions, Times
+from rollbook.processors.dashboard.run import RunView
+from rollbook.processors.dashboard.windows import Counts
+from rollbook.processors.ledger.verdict import UPDATES_ROLLED_BACK
+from rollbook.schemas.codec import MARKER, PREFIX_LENGTH, UndecodableRecord, decode_as, shipped_schemas
+from rollbook.schemas.records.decision import Decision, FreshnessSnapshot
+
+MOST_RUNS = 32
+_OF_UPDATES = frozenset((b"Reserve", b"Admit", b"UpdateStarted", b"Commit", b"Abort", b"Renew", b"LeaseExpired"))
+_OF_POLICIES = frozenset((b"PolicyPrepared", b"PolicyCommitted", b"PolicyAbandoned", b"Activate", b"ActivationAck"))
+_OTHERS = frozenset((b"RunConfigured", b"LearnerStarted", b"RunClosed", b"Abort"))
+_READ = WITH_ROWS | _OF_UPDATES | _OF_POLICIES
+_JUDGED = (b"ok", b"policy_drift")
+_ENDED = {"updates aborted": Step.ABORTED, UPDATES_ROLLED_BACK: Step.ROLLED_BACK}
+
+
+class Stored(Protocol):
+    """A record, as a Kafka client hands it out."""
+
+    def partition(self) -> int | None: ...
+    def offset(self) -> int | None: ...
+    def timestamp(self) -> tuple[int, int]: ...
+    def key(self) -> bytes | None: ...
+    def value(self) -> bytes | None: ...
+
+
+class Remembered(NamedTuple):
+    """Where decisions about a trajectory lie: on this partition of the decisions topic, at these offsets. `complete`:
+    nothing that was read is forgotten."""
+
+    partition: int
+    offsets: tuple[int, ...]
+    complete: bool
+
+
+class _Partition:
+    """What is kept of one."""
+
+    def __init__(self) -> None:
+        self.next_decision = 0
+        self.next_snapshot = 0
+        self.times = Times()
+        self.mentions = Mentions()
+
+
+class View:
+    """Everything, by run."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        """Grows with all that changes."""
+        self.records = 0
+        self.unreadable = 0
+        """Records that are no decision or snapshot; only the processor writes there."""
+        self._left_out = 0
+        self._runs: dict[str, RunView] = {}
+        self._partitions: dict[int, _Partition] = {}
+
+    def take_decisions(self, messages: Sequence[Stored]) -> None:
+        """Fold records of the decisions topic."""
+        self.revision += 1
+        seconds: dict[tuple[bytes, int], Counts] = {}
+        touched: dict[bytes, RunView] = {}
+        for message in messages:
+            partition, offset, value = message.partition(), message.offset(), message.value()
+            assert partition is not None
+            assert offset is not None
+            kept = self._partition(partition)
+            if offset < kept.next_decision:
+                continue
+            kept.next_decision = offset + 1
+            self.records += 1
+            try:
+                head = lean.beginning(value or b"")
+                rest = lean.whole(value or b"", head[7]) if head[3] in _READ else None
+            except UndecodableRecord:
+                self.unreadable += 1
+                continue
+            at_ms = message.timestamp()[1]
+            kept.times.mark(head[2], at_ms)
+            name = head[0]
+            run = touched.get(name)
+            if run is None:
+                run = touched[name] = self._run(name.decode(), partition)
+            second = (name, at_ms // 1_000)
+            counts = seconds.get(second)
+            if counts is None:
+                counts = seconds[second] = {}
+            run.seen(head[1], at_ms)
+            run.recent.add(at_ms, offset, value or b"")
+            counting.count_head(counts, head)
+            if rest is not None:
+                for row in rest.rows:
+                    kept.mentions.add(row[0], offset)
+                if head[3] in WITH_ROWS:
+                    self._take_rows(run, kept, counts, at_ms, head, rest)
+                if head[3] in _OF_UPDATES:
+                    run.updates.take(at_ms, head, rest)
+                elif head[3] in _OF_POLICIES:
+                    run.board.take(at_ms, head, rest)
+            if head[3] in _OTHERS:
+                self._take_others(run, at_ms, head, value or b"")
+        for (name, at), counts in seconds.items():
+            touched[name].count(at * 1_000, counts, self.revision)
+        for run in touched.values():
+            run.settle(self.revision)
+        self._make_room()
+
+    def take_snapshots(self, messages: Sequence[Stored]) -> None:
+        """Take records of the freshness topic."""
+        self.revision += 1
+        touched: dict[str, RunView] = {}
+        for message in messages:
+            partition, offset, key, value = message.partition(), message.offset(), message.key(), message.value()
+            assert partition is not None
+            assert offset is not None
+            kept = self._partition(partition)
+            if offset < kept.next_snapshot:
+                continue
+            kept.next_snapshot = offset + 1
+            self.records += 1
+            if value is None or key is None:
+                continue
+            try:
+                sequence = _sequence(value)
+            except UndecodableRecord:
+                self.unreadable += 1
+                continue
+            run = self._run(key.decode(errors="replace"), partition)
+            run.offer(sequence, value)
+            touched[run.run_id] = run
+        for run in touched.values():
+            run.settle(self.revision)
+        self._make_room()
+
+    def runs(self) -> Runs:
+        """All runs, the one with the newest decision first."""
+        lines = sorted((run.line() for run in self._runs.values()), key=lambda line: (-line.last_ms, line.run_id))
+        return Runs(runs=tuple(lines), left_out=self._left_out)
+
+    def now(self, run_id: str) -> Now | None:
+        """A run at this moment; None: not known (yet)."""
+        run = self._runs.get(run_id)
+        return None if run is None else run.now(self._partition(run.partition).times)
+
+    def series(self, run_id: str, size: Size, since: int | None) -> Series | None:
+        """A run's windows of a length, or those of them that have changed after a revision."""
+        run = self._runs.get(run_id)
+        return None if run is None else run.series(size, since, self.revision)
+
+    def decisions(self, run_id: str, most: int) -> Decisions | None:
+        """The newest decisions of a run."""
+        run = self._runs.get(run_id)
+        return None if run is None else Decisions(run_id=run_id, decisions=tuple(islice(run.recent.lines(), most)))
+
+    def remembered(self, run_id: str, trajectory_id: str) -> Remembered | None:
+        """Where decisions about a trajectory lie, as far as is remembered; other runs' may be among them. None: the run
+        is not known."""
+        run = self._runs.get(run_id)
+        if run is None:
+            return None
+        mentions = self._partition(run.partition).mentions
+        return Remembered(run.partition, mentions.of(trajectory_id.encode()), mentions.is_complete)
+
+    def figures(self) -> Iterator[tuple[RunView, Times]]:
+        """Each run, with the times of its partition."""
+        for run in self._runs.values():
+            yield run, self._partition(run.partition).times
+
+    def reset(self) -> None:
+        """Forget everything: the topics were made anew."""
+        revision = self.revision
+        self.__init__()  # type: ignore[misc]
+        self.revision = revision + 1
+
+    def _take_rows(self, run: RunView, kept: _Partition, counts: Counts, at_ms: int, head: Head, rest: Rest) -> None:
+        record_type, accepted = head[3], head[4] == ACCEPTED
+        counting.count_rows(counts, head, rest.rows)
+        if record_type == b"Admit" and accepted:
+            for row in rest.rows:
+                if row[1] in _JUDGED and not run.updates.is_judged(rest.update, row):
+                    counting.count_judged(counts, row)
+        elif record_type == b"Commit" and accepted:
+            for row in rest.rows:
+                generated_ms = None if row[6] is None or row[1] != b"trained" else kept.times.of(row[6])
+                if generated_ms is not None:
+                    counting.count_took(counts, max(0, at_ms - generated_ms))
+
+    @staticmethod
+    def _take_others(run: RunView, at_ms: int, head: Head, value: bytes) -> None:
+        """Rare records, of which more is needed: what begins, ends or undoes many things at once."""
+        if head[4] != ACCEPTED:
+            return
+        decision = decode_as(Decision, value)
+        if head[3] == b"RunConfigured" and decision.active_policy is not None:
+            run.board.begin(decision.active_policy.version, decision.active_policy.artifact_hash, at_ms)
+        run.closed = run.closed or head[3] == b"RunClosed"
+        for change in decision.mass_changes:
+            if change.predicate in _ENDED:
+                run.updates.end(change.first_ids, at_ms, _ENDED[change.predicate], decision.record_type)
+            elif change.predicate == "policies orphaned":
+                run.board.orphan(change.first_ids)
+
+    def _partition(self, partition: int) -> _Partition:
+        kept = self._partitions.get(partition)
+        if kept is None:
+            kept = self._partitions[partition] = _Partition()
+        return kept
+
+    def _run(self, run_id: str, partition: int) -> RunView:
+        run = self._runs.get(run_id)
+        if run is None:
+            run = self._runs[run_id] = RunView(run_id, partition)
+        return run
+
+    def _make_room(self) -> None:
+        """Of too many runs those go whose last decision is oldest; one that comes back begins anew."""
+        while len(self._runs) > MOST_RUNS:
+            oldest = min(self._runs.values(), key=lambda run: (run.last_ms, run.run_id))
+            del self._runs[oldest.run_id]
+            self._left_out += 1
+
+
+def _sequence(value: bytes) -> int:
+    """That of a snapshot: the second field of every version of its schema. Raises UndecodableRecord."""
+    if value[:PREFIX_LENGTH] not in _snapshots():
+        raise UndecodableRecord("no freshness snapshot of any shipped version")
+    try:
+        return lean.second_field(value)
+    except IndexError:
+        raise UndecodableRecord("a freshness snapshot that ends too early") from None
+
+
+@cache
+def _snapshots() -> frozenset[bytes]:
+    """What snapshots begin with."""
+    name = FreshnessSnapshot.__name__
+    return frozenset(MARKER + bytes.fromhex(schema) for schema, raw in shipped_schemas() if raw["name"] == name)
