@@ -1,0 +1,195 @@
+"""Recorded histories: what they fold to, what an audit and a replay say of them, and the bundles that they become.
+
+All below `tests/data/histories` are taken, so that none is forgotten. Rows of the ledger and snapshots are those that a
+host would write that puts each record into a transaction of its own, under the schemas that they had when the history
+was frozen: what a record gains later must leave the rest of it as it is.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import fastavro
+
+from rollbook.infra.settings import Settings, Topic
+from rollbook.processors.freshness import snapshot
+from rollbook.processors.ledger.fold import STRAYS, Ledger, SourceRecord
+from rollbook.processors.ledger.keys import key_of
+from rollbook.replay.audit.audit import audit, stretch_of
+from rollbook.replay.history.ranges import OffsetRange
+from rollbook.replay.history.source import StoredRecord
+from rollbook.replay.materialize.materialize import Wanted, materialize
+from rollbook.replay.updates.replayed import replay_history
+from rollbook.schemas.codec import decode_as, encoder
+from rollbook.schemas.records.decision import Decision, FreshnessSnapshot
+from rollbook.schemas.registry import LEDGER
+from rollbook.schemas.types import Part
+from rollbook.tests.frozen.reports import stages_of
+from rollbook.tests.frozen.schemas import schema_written
+from rollbook.tests.frozen.table import Entry, Table, digest
+from rollbook.tests.replay.memory_log import MemoryLog
+
+FOLDER = Path(__file__).parents[1] / "data" / "histories"
+_PAYLOADS = "-payloads"
+_WRITTEN: tuple[type[Part], ...] = (*LEDGER, FreshnessSnapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """One recorded partition: its records with the decisions that they got, as a log."""
+
+    settings: Settings
+    log: MemoryLog
+    records: tuple[SourceRecord, ...]
+    decisions: tuple[bytes, ...]
+    topic_partitions: int
+    has_payloads: bool
+
+    @property
+    def partition(self) -> int:
+        return self.records[0].partition
+
+    def runs(self) -> tuple[str, ...]:
+        """The runs that are in it, without what belongs to none."""
+        found = {decode_as(Decision, one).run_id for one in self.decisions}
+        return tuple(sorted(run_id for run_id in found if not run_id.startswith(STRAYS)))
+
+
+def names() -> tuple[str, ...]:
+    """All that were ever recorded."""
+    paths = (path.relative_to(FOLDER).with_suffix("") for path in FOLDER.rglob("*.avro"))
+    return tuple(sorted(path.as_posix() for path in paths if not path.name.endswith(_PAYLOADS)))
+
+
+def read(name: str) -> History:
+    """The history of a name, with its payloads where these were recorded; it refers to them under its own prefix."""
+    path = FOLDER / f"{name}.avro"
+    settings = Settings(topic_prefix=f"{path.stem}.")
+    lifecycle, decisions, payloads = map(settings.topic, (Topic.LIFECYCLE, Topic.DECISIONS, Topic.PAYLOADS))
+    rows, metadata = _rows(path)
+    partition, count = (int(metadata[key]) for key in ("partition", "topic_partitions"))
+    log = MemoryLog(count)
+    source = [StoredRecord(lifecycle, partition, row["offset"], 0, row["key"], row["lifecycle"]) for row in rows]
+    said = [
+        StoredRecord(decisions, partition, at, 0, decode_as(Decision, row["decision"]).run_id.encode(), row["decision"])
+        for at, row in enumerate(rows)
+    ]
+    log.put(lifecycle, partition, source[-1].offset + 1, source)
+    log.put(decisions, partition, len(said), said)
+    beside = path.with_name(f"{path.stem}{_PAYLOADS}.avro")
+    for row in _rows(beside)[0] if beside.exists() else ():
+        assert log.append(payloads, row["partition"], row["key"], row["value"]) == row["offset"]
+    records = tuple(SourceRecord(partition, one.offset, one.key, one.value) for one in source)
+    return History(settings, log, records, tuple(row["decision"] for row in rows), count, beside.exists())
+
+
+def _rows(path: Path) -> tuple[list[Any], Mapping[str, str]]:
+    with path.open("rb") as file:
+        reader = fastavro.reader(file)
+        return list(reader), reader.metadata
+
+
+def frozen(name: str) -> Entry:
+    """Everything that must come out again."""
+    history, schemas = read(name), _schemas(name)
+    return {
+        "schemas": schemas,
+        "records": len(history.records),
+        "lifecycle": digest(part for one in history.records for part in _parts(one.key, one.value)),
+        "recorded_decisions": digest(history.decisions),
+        **_folded(history, schemas),
+        "audit": _audited(history),
+        "updates": dict(_replayed(history)),
+        "bundles": dict(_bundles(history)),
+    }
+
+
+def _parts(key: bytes | None, value: bytes | None) -> Iterator[bytes]:
+    for part in (key, value):
+        yield b"none" if part is None else b"some"
+        yield part or b""
+
+
+def _schemas(name: str) -> dict[str, str]:
+    """By record, of rows and snapshots."""
+    kept: dict[str, str] | None = HISTORIES.kept().get(name, {}).get("schemas")
+    return kept or {model.__name__: schema_written(model) for model in _WRITTEN}
+
+
+def _folded(history: History, schemas: Mapping[str, str]) -> Entry:
+    def written(record: Part) -> bytes:
+        return encoder(type(record), schemas[type(record).__name__])(record)
+
+    ledger = Ledger(history.partition, history.topic_partitions)
+    decisions: list[bytes] = []
+    rows: list[bytes] = []
+    snapshots: list[bytes] = []
+    for record in history.records:
+        folded = ledger.fold(record)
+        decisions.append(folded.encoded)
+        for table, key in ledger.journal.changes():
+            row = table.get(key)
+            rows += _parts(key_of(table.run_id, table.kind, key), None if row is None else written(row))
+        ledger.journal.keep()
+        run = ledger.run(folded.decision.run_id)
+        if run.head.config_version:
+            snapshots.append(written(snapshot(run)))
+    return {
+        "decisions": digest(decisions),
+        "ledger": digest(rows),
+        "snapshots": digest(snapshots),
+        "written": {"rows": len(rows) // 4, "snapshots": len(snapshots)},
+    }
+
+
+def _audited(history: History) -> Entry:
+    whole = stretch_of(
+        history.log, history.settings, OffsetRange(history.settings.topic(Topic.LIFECYCLE), history.partition), None
+    )
+    report = audit(history.log, history.settings, whole, payloads=history.has_payloads).report
+    return {
+        "findings": [str(one.kind) for one in report.findings],
+        "decided": report.decided,
+        "undecided": report.undecided,
+        "heads": {one.run_id: f"{one.sequence} {one.chain}" for one in report.heads},
+        "checked": {"admits": report.checked.admits, "recordings": report.checked.recordings},
+    }
+
+
+def _replayed(history: History) -> Iterator[tuple[str, Entry]]:
+    for run_id in history.runs():
+        wanted = Wanted.of_run(run_id, history.log, history.settings)
+        for update in replay_history(history.log, wanted).updates:
+            yield (
+                f"{run_id} {update.update_id}",
+                {
+                    "commit": update.commit,
+                    "outcome": update.outcome.value,
+                    "problems": [str(one.reason) for one in (*update.problems, *update.without_update)],
+                    "bundles": {link.report.bundle_id: stages_of(link.report) for link in update.links},
+                },
+            )
+
+
+def _bundles(history: History) -> Iterator[tuple[str, str]]:
+    """Each bundle and each provenance, by the digest of all that it is on disk."""
+    with TemporaryDirectory() as name:
+        for run_id in history.runs():
+            materialize(history.log, Wanted.of_run(run_id, history.log, history.settings), Path(name))
+        for path in sorted(Path(name).iterdir()):
+            files = sorted(one for one in (path, *path.rglob("*")) if one.is_file())
+            yield path.name, digest(part for one in files for part in (_name(one, path), one.read_bytes()))
+
+
+def _name(file: Path, of: Path) -> bytes:
+    return file.relative_to(of).as_posix().encode()
+
+
+def histories() -> Mapping[str, Callable[[], Entry]]:
+    return {name: partial(frozen, name) for name in names()}
+
+
+HISTORIES = Table("histories", histories)
