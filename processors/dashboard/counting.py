@@ -4,10 +4,13 @@ The definitions are those of `FreshnessSnapshot`, so that sums over the whole lo
 """
 
 from bisect import bisect_left
+from functools import cache
 
 from rollbook.processors.dashboard.lean import OUTCOMES, Head, Row
 from rollbook.processors.dashboard.windows import Counts, Key
 from rollbook.processors.ledger.figures import BOUNDS
+from rollbook.processors.lifecycle import NONE, TRANSITIONS, Event
+from rollbook.schemas.records.ledger import TrajectoryStatus
 
 STAGES = ("dispatched", "generated", "rewarded", "reserved", "admitted", "consumed", "discarded")
 TOOK_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_800.0, 3_600.0, 14_400.0, 86_400.0)
@@ -34,34 +37,56 @@ ACCEPTED, DUPLICATE = OUTCOMES.index("accepted"), OUTCOMES.index("duplicate")
 _NO = frozenset(OUTCOMES.index(name) for name in ("rejected", "invalid", "undecodable"))
 _PASSED = frozenset((b"ok", b"reserved", b"idempotent_retry"))
 GATES = frozenset((b"Reserve", b"Admit"))
-WITH_ROWS = frozenset(
-    (b"Generated", b"GenerationFailed", b"RewardReady", b"RewardFailed", b"Discarded", b"Commit", *GATES)
+_FACTS = (
+    b"Dispatched",
+    b"Generated",
+    b"GenerationFailed",
+    b"RewardReady",
+    b"RewardFailed",
+    b"Discarded",
+    b"Quarantine",
 )
+WITH_ROWS = frozenset((*_FACTS, b"Commit", b"Abort", *GATES))
 """Records whose rows are counted; of all others the beginning is read."""
 
 _OUTCOME_KEYS = tuple((OUTCOME, name) for name in OUTCOMES)
-_LIVE = (None, b"none", b"dispatched", b"generated", b"reward_failed")
+_STAGE_OF = {
+    Event.DISPATCHED: (STAGE, "dispatched"),
+    Event.GENERATED: (STAGE, "generated"),
+    Event.GENERATION_FAILED: (FAILURE, "generation"),
+    Event.REWARD_READY: (STAGE, "rewarded"),
+    Event.REWARD_FAILED: (FAILURE, "reward"),
+    Event.RESERVE: (STAGE, "reserved"),
+    Event.COMMIT: (STAGE, "consumed"),
+    Event.DISCARD: (STAGE, "discarded"),
+}
+_FIRST = {
+    b"Dispatched": Event.DISPATCHED,
+    b"Generated": Event.GENERATED,
+    b"GenerationFailed": Event.GENERATION_FAILED,
+    b"RewardReady": Event.REWARD_READY,
+    b"RewardFailed": Event.REWARD_FAILED,
+}
 
 
-def _moves() -> dict[tuple[bytes | None, bytes], tuple[Key, ...]]:
-    """What a change of state counts for. A reward that came before its Generated is counted with that."""
-    found: dict[tuple[bytes | None, bytes], tuple[Key, ...]] = {}
-    for before in _LIVE:
-        arrives: tuple[Key, ...] = () if before in (b"generated", b"reward_failed") else ((STAGE, "generated"),)
-        found[before, b"generated"] = arrives
-        found[before, b"rewarded"] = (*arrives, (STAGE, "rewarded"))
-        found[before, b"reward_failed"] = (*arrives, (FAILURE, "reward"))
-        found[before, b"generation_failed"] = ((FAILURE, "generation"),)
-        found[before, b"discarded"] = ((STAGE, "discarded"),)
-    found[b"rewarded", b"discarded"] = ((STAGE, "discarded"),)
-    found[b"rewarded", b"reserved"] = ((STAGE, "reserved"),)
-    found[b"rewarded", b"consumed"] = ((STAGE, "reserved"), (STAGE, "consumed"))
-    found[b"reserved", b"consumed"] = ((STAGE, "consumed"),)
-    found[b"reserved", b"discarded"] = ((STAGE, "discarded"),)
-    return found
-
-
-_MOVES = _moves()
+@cache
+def _passed(record_type: bytes, reason: bytes, before: bytes | None, after: bytes) -> tuple[Key, ...]:
+    """What a change of state counts for: the event of its record, and the shortest way from there. A reward that was
+    there before its Generated is applied by it, and what another update has trained on is consumed as soon as it is
+    given back, so that one record can take a row through several."""
+    state = NONE if before is None else before.decode()
+    first = _FIRST.get(record_type)
+    if state == TrajectoryStatus.RESERVED and reason != b"trained":
+        first = Event.DROP
+    ways: list[tuple[str, tuple[Event, ...]]] = [(state, ())]
+    if first is not None and (state, first) in TRANSITIONS:
+        ways = [(TRANSITIONS[state, first], (first,))]
+    for reached, events in ways:
+        if reached == after.decode():
+            return tuple(_STAGE_OF[event] for event in events if event in _STAGE_OF)
+        if len(events) < len(Event):
+            ways += [(to, (*events, event)) for (at, event), to in TRANSITIONS.items() if at == reached]
+    return ()
 
 
 def count_head(counts: Counts, head: Head) -> None:
@@ -74,9 +99,6 @@ def count_head(counts: Counts, head: Head) -> None:
         counts[VIOLATIONS] = counts.get(VIOLATIONS, 0) + 1
     if outcome in _NO:
         key = (REFUSED, (record_type or b"record").decode(), reason.decode())
-        counts[key] = counts.get(key, 0) + 1
-    elif record_type == b"Dispatched" and outcome == ACCEPTED:
-        key = (STAGE, "dispatched")
         counts[key] = counts.get(key, 0) + 1
 
 
@@ -98,7 +120,7 @@ def count_rows(counts: Counts, head: Head, rows: list[Row]) -> None:
     for row in rows:
         before, after = row[2], row[3]
         if before != after and after is not None:
-            for key in _MOVES.get((before, after), ()):
+            for key in _passed(record_type, row[1], before, after):
                 counts[key] = counts.get(key, 0) + 1
         if row[1] == b"trained" and row[4] is not None:
             key = (CONSUMED, str(bounded(row[4])))

@@ -2,10 +2,9 @@
 
 from collections import Counter, deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from rollbook.processors.dashboard.answers import Count, DecisionLine
-from rollbook.schemas.codec import decode_as
+from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode_as
 from rollbook.schemas.records.decision import Decision
 
 MOST = 500
@@ -15,35 +14,38 @@ _SHOWN = 500
 """Characters of a text."""
 
 
-@dataclass(slots=True)
-class _Kept:
-    time_ms: int
-    offset: int
-    value: bytes
-    line: DecisionLine | None = None
-
-
 class Recent:
-    """At most so many, and of so many bytes."""
+    """At most `MOST`, and of about `MOST_BYTES`."""
 
     def __init__(self) -> None:
-        self._kept: deque[_Kept] = deque()
-        self._size = 0
+        self._kept: deque[tuple[int, int, bytes]] = deque(maxlen=MOST)
+        self._read: dict[int, DecisionLine] = {}
+        """By offset, what was asked for before."""
 
     def add(self, time_ms: int, offset: int, value: bytes) -> None:
-        self._kept.append(_Kept(time_ms, offset, value))
-        self._size += len(value)
-        while len(self._kept) > MOST or (self._size > MOST_BYTES and len(self._kept) > 1):
-            self._size -= len(self._kept.popleft().value)
+        """A decision was read."""
+        self._kept.append((time_ms, offset, value))
+
+    def trim(self) -> None:
+        """Let go what is too much; once for many that were added."""
+        size = sum(len(value) for _, _, value in self._kept)
+        while size > MOST_BYTES and len(self._kept) > 1:
+            size -= len(self._kept.popleft()[2])
+        oldest = self._kept[0][1]
+        if len(self._read) > 2 * MOST:
+            self._read = {offset: line for offset, line in self._read.items() if offset >= oldest}
 
     def lines(self) -> Iterator[DecisionLine]:
-        """Newest first."""
-        for kept in reversed(self._kept):
-            if kept.line is None:
-                kept.line = _line(kept.time_ms, kept.offset, decode_as(Decision, kept.value))
-                self._size -= len(kept.value)
-                kept.value = b""
-            yield kept.line
+        """Newest first; none of bytes that are no decision."""
+        for time_ms, offset, value in reversed(self._kept):
+            line = self._read.get(offset)
+            if line is None:
+                try:
+                    line = _line(time_ms, offset, decode_as(Decision, value))
+                except (UndecodableRecord, ContractViolation):
+                    continue
+                self._read[offset] = line
+            yield line
 
 
 def _line(time_ms: int, offset: int, decision: Decision) -> DecisionLine:

@@ -17,7 +17,14 @@ from rollbook.processors.dashboard.places import Mentions, Times
 from rollbook.processors.dashboard.run import RunView
 from rollbook.processors.dashboard.windows import Counts
 from rollbook.processors.ledger.verdict import UPDATES_ROLLED_BACK
-from rollbook.schemas.codec import MARKER, PREFIX_LENGTH, UndecodableRecord, decode_as, shipped_schemas
+from rollbook.schemas.codec import (
+    MARKER,
+    PREFIX_LENGTH,
+    ContractViolation,
+    UndecodableRecord,
+    decode_as,
+    shipped_schemas,
+)
 from rollbook.schemas.records.decision import Decision, FreshnessSnapshot
 
 MOST_RUNS = 32
@@ -118,6 +125,7 @@ class View:
         for (name, at), counts in seconds.items():
             touched[name].count(at * 1_000, counts, self.revision)
         for run in touched.values():
+            run.recent.trim()
             run.settle(self.revision)
         self._make_room()
 
@@ -206,7 +214,10 @@ class View:
         """Rare records, of which more is needed: what begins, ends or undoes many things at once."""
         if head[4] != ACCEPTED:
             return
-        decision = decode_as(Decision, value)
+        try:
+            decision = decode_as(Decision, value)
+        except (UndecodableRecord, ContractViolation):
+            return
         if head[3] == b"RunConfigured" and decision.active_policy is not None:
             run.board.begin(decision.active_policy.version, decision.active_policy.artifact_hash, at_ms)
         run.closed = run.closed or head[3] == b"RunClosed"
