@@ -5,6 +5,7 @@ dashboards side by side tell the same. What an alert takes the increase of is th
 sees no increase in a series that appears.
 """
 
+import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,12 +32,22 @@ LAG_RANGES = ((0, "0"), (1, "1"), (2, "2"), (3, "3"), (4, "4"), (8, "5-8"), (16,
 FUTURE, BEYOND, UNKNOWN = "future", "33+", "unknown"
 ADMITTED, REFUSED = "admitted", "refused"
 NEWEST, PREVIOUS = "newest", "previous"
+ACTIVATION_REFUSED = (
+    Reason.UNKNOWN_VERSION,
+    Reason.WRONG_EXPECTED,
+    Reason.ARTIFACT_NOT_COMMITTED,
+    Reason.NON_MONOTONIC_VERSION,
+    Reason.POLICY_ABANDONED,
+    Reason.POLICY_ORPHANED,
+    Reason.UPDATE_NOT_COMMITTED,
+    Reason.MISSING_WORKER_ACK,
+    Reason.WORKER_MISMATCH,
+)
 ALWAYS_TOLD = (
     ("Reserve", Reason.STALE_POLICY),
     ("Admit", Reason.STALE_POLICY),
     ("Admit", Reason.POLICY_DRIFT),
-    ("Activate", Reason.MISSING_WORKER_ACK),
-    ("Activate", Reason.WORKER_MISMATCH),
+    *(("Activate", reason) for reason in ACTIVATION_REFUSED),
 )
 """Refusals that are there as 0, too."""
 _CAUSES: Mapping[str, frozenset[str]] = {
@@ -72,9 +83,10 @@ class ReaderFigures:
 
 
 class RunMetrics:
-    """Keeps which runs have a label, and nothing else. Not to be asked by two threads at once."""
+    """Keeps which runs have a label, and nothing else. May be asked by several threads."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._labels = RunLabels()
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
@@ -82,7 +94,8 @@ class RunMetrics:
     def exposition(self, views: Iterable[RunFigures], reader: ReaderFigures) -> bytes:
         """All of it in Prometheus' text format (`prometheus_client.CONTENT_TYPE_LATEST`)."""
         runs = [view for view in views if not view.closed]
-        shown = self._shown(runs)
+        with self._lock:
+            shown = self._shown(runs)
         page = _Page()
         for view in shown:
             _RunPage(page, view.snapshot.run_id).tell(view)

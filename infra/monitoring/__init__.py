@@ -1,0 +1,1 @@
+"""What is made of the metrics: alert rules for Prometheus and a dashboard for Grafana, each from a table."""
