@@ -1,0 +1,139 @@
+// What all charts have in common: text, axes, tooltips made of nodes, the line of a limit.
+
+import { el } from "../dom.js";
+import { clock, roughly, span } from "../format.js";
+import { name } from "../text.js";
+
+const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
+
+/** The frame of an option. No animation: a live chart that moves by itself draws the eye for nothing. */
+export function base(colours, tip, grid = {}) {
+  return {
+    animation: false,
+    textStyle: { fontFamily: FONT, fontSize: 11, color: colours.muted },
+    grid: { left: 8, right: 14, top: 22, bottom: 8, outerBoundsMode: "same", outerBoundsContain: "axisLabel", ...grid },
+    tooltip: {
+      trigger: "axis",
+      axisPointer: { type: "shadow", shadowStyle: { color: colours.ink, opacity: 0.07 } },
+      confine: true,
+      className: "chart-tip",
+      backgroundColor: colours.raised,
+      borderColor: colours.line,
+      padding: 8,
+      textStyle: { color: colours.ink, fontSize: 12, fontFamily: FONT },
+      transitionDuration: 0,
+      formatter: tip,
+    },
+  };
+}
+
+/** A category axis. */
+export function categories(colours, data, more = {}) {
+  return {
+    type: "category",
+    data,
+    axisLine: { lineStyle: { color: colours.line } },
+    axisTick: { show: false },
+    axisLabel: { color: colours.muted, hideOverlap: true, fontSize: 11 },
+    ...more,
+  };
+}
+
+/** A value axis; counts have no fractions. */
+export function values(colours, more = {}) {
+  return {
+    type: "value",
+    minInterval: 1,
+    splitNumber: 4,
+    axisLabel: { color: colours.muted, formatter: roughly, fontSize: 11 },
+    splitLine: { lineStyle: { color: colours.grid } },
+    nameTextStyle: { color: colours.muted, align: "left", padding: [0, 0, 0, -24] },
+    nameGap: 8,
+    ...more,
+  };
+}
+
+/** The axis of windows. */
+export function timeAxis(colours, slots, more = {}) {
+  const data = slots.starts.map((start) => clock(start, slots.size));
+  return categories(colours, data, { axisLabel: { color: colours.muted, hideOverlap: true, fontSize: 11, showMaxLabel: false }, ...more });
+}
+
+/** The times that a slot stands for. */
+export const slotTitle = (slots, i) => `${clock(slots.starts[i], slots.size)} to ${clock(slots.starts[i] + slots.size, slots.size)}`;
+
+/** The scope of a chart over time. */
+export const lastWindows = ({ slots }) => (slots.starts.length ? `last ${span((slots.starts.length * slots.size) / 1000)}` : "");
+export const soFar = () => "so far";
+export const atPresent = () => "now";
+
+/** A tooltip: a title, and lines of [label, value, colour]. */
+export function tip(title, lines) {
+  return el(
+    "div",
+    { class: "tip" },
+    el("strong", { text: title }),
+    ...lines.map(([label, value, colour]) => {
+      const swatch = el("span", { class: "swatch", "aria-hidden": "true" });
+      if (colour) swatch.style.setProperty("--swatch", colour);
+      return el("div", { class: "tip-line" }, colour ? swatch : null, name(label, 60), el("b", { text: value }));
+    }),
+  );
+}
+
+/**
+ * The line of a limit across the categories of an axis: before category `at` + 1, or at a fraction of one. Pixels are
+ * computed, since a category axis rounds.
+ */
+export function limitLine(colours, axis, at, categoriesCount, label) {
+  return {
+    id: "limit",
+    type: "custom",
+    silent: true,
+    tooltip: { show: false },
+    data: [[0, 0]],
+    z: 5,
+    renderItem: ({ coordSys: box }) => {
+      const along = (at + 1) / categoriesCount;
+      const x = box.x + box.width * along;
+      const y = box.y + box.height * (1 - along);
+      const line = axis === "x" ? { x1: x, y1: box.y - 4, x2: x, y2: box.y + box.height } : { x1: box.x, y1: y, x2: box.x + box.width, y2: y };
+      const right = axis === "x" && along > 0.6;
+      const text = axis === "x" ? { x: right ? x - 5 : x + 5, y: box.y - 14 } : { x: box.x + 4, y: y - 14 };
+      return {
+        type: "group",
+        children: [
+          { type: "line", shape: line, style: { stroke: colours.limit, lineWidth: 1.5, lineDash: [5, 3] } },
+          { type: "text", style: { ...text, text: label, fill: colours.limit, stroke: colours.surface, lineWidth: 3, font: `600 11px ${FONT}`, align: right ? "right" : "left" } },
+        ],
+      };
+    },
+  };
+}
+
+/** One bar series of a stack. */
+export const bars = (id, label, data, color, more = {}) => ({
+  id,
+  name: label,
+  type: "bar",
+  stack: "all",
+  data,
+  itemStyle: { color },
+  barCategoryGap: "12%",
+  emphasis: { disabled: true },
+  ...more,
+});
+
+/** Bounds of bins by 1, 2 and 5 times powers of ten, without holes from the least to the largest of those given. */
+export function withoutHoles(bounds) {
+  const low = Math.min(...bounds);
+  const high = Math.max(...bounds);
+  const all = new Set(bounds);
+  for (let power = -9; power <= 9; power += 1) {
+    for (const digit of [1, 2, 5]) {
+      const bound = Number(`${digit}e${power}`);
+      if (bound > low && bound < high) all.add(bound);
+    }
+  }
+  return [...all].sort((a, b) => a - b);
+}

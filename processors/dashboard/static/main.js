@@ -1,0 +1,184 @@
+// Starts the page: the address says what is looked at, the stream brings frames, and each second what is due is drawn.
+
+import { SIZES, SIZE_NAMES, go, read } from "./address.js";
+import { banners, connection, lastDecision, standing } from "./banner.js";
+import { board } from "./board.js";
+import { Card } from "./charts/card.js";
+import { drift, driftFloor } from "./charts/drift.js";
+import { heat } from "./charts/heat.js";
+import { admission, failures, refusals, throughput } from "./charts/overtime.js";
+import { consumed, queue } from "./charts/queue.js";
+import { took } from "./charts/took.js";
+import { updates } from "./charts/updates.js";
+import { chooser, sizeChooser } from "./chooser.js";
+import { decisions } from "./decisions.js";
+import { el, setText, whenChanged } from "./dom.js";
+import { zone } from "./format.js";
+import { message } from "./message.js";
+import { Store } from "./state.js";
+import { Stream } from "./stream.js";
+import { name, plain } from "./text.js";
+import { palette, themeButton } from "./theme.js";
+import { tiles } from "./tiles.js";
+import { trajectoryView } from "./trajectory.js";
+
+const $ = (id) => document.getElementById(id);
+const SECTIONS = [
+  ["Staleness", [heat, queue, consumed, admission]],
+  ["Refusals, failures and drift", [refusals, failures, drift, driftFloor]],
+  ["Flow", [throughput, took]],
+];
+const NARROW = matchMedia("(max-width: 40rem)");
+const TICK_MS = 1000;
+
+const store = new Store();
+const page = { frame: null, frameAt: null, trouble: "", troubleAt: 0 };
+let view = read();
+let colours = palette();
+let changed = false;
+let drawnAt = -Infinity;
+
+const runChooser = chooser((run) => go({ ...view, run, trajectory: "" }));
+const sizeButtons = sizeChooser(SIZES, SIZE_NAMES, (size) => go({ ...view, size }));
+const headline = tiles();
+const cards = new Map();
+const activation = board();
+const recent = decisions(() => view);
+const history = trajectoryView($("trajectory"));
+const runTitle = el("h1", { id: "run-title" });
+const runNote = el("p", { class: "run-about" });
+const drawTitle = whenChanged((run) => runTitle.replaceChildren(name(run, 80)));
+const dot = connection($("connection"));
+const showBanners = banners($("banners"));
+const showMessage = message($("message"));
+const stream = new Stream({ frame: take, trouble });
+
+build();
+follow();
+setInterval(tick, TICK_MS);
+
+function build() {
+  $("chooser").replaceWith(runChooser.node);
+  $("sizes").replaceWith(sizeButtons.node);
+  $("theme-place").replaceWith(themeButton(recolour));
+  $("skip").addEventListener("click", (event) => {
+    event.preventDefault(); // The address is ours: it says the run.
+    $("main").focus();
+  });
+  const card = (chart) => {
+    cards.set(chart.id, new Card(chart));
+    return cards.get(chart.id).node;
+  };
+  const section = (title, ...nodes) => [el("h2", { text: title }), el("div", { class: "grid" }, ...nodes)];
+  $("figures").append(
+    el("div", { class: "run-head" }, runTitle, runNote),
+    headline.node,
+    ...SECTIONS.flatMap(([title, charts]) => section(title, ...charts.map(card))),
+    ...section("Updates and policies", card(updates), activation.node),
+    ...section("Decisions", recent.node),
+  );
+  addEventListener("hashchange", follow);
+  NARROW.addEventListener("change", redraw);
+}
+
+/** Looks at what the address says. */
+function follow() {
+  const before = view;
+  view = read();
+  sizeButtons.draw(view.size);
+  stream.open(view.run, view.size);
+  if (view.trajectory) void history.show(view);
+  else history.leave();
+  if (before.run !== view.run || before.size !== view.size) store.forget();
+  if (before.trajectory !== view.trajectory) scrollTo(0, 0);
+  redraw();
+}
+
+function take(frame, first) {
+  page.frame = frame;
+  page.frameAt = performance.now();
+  page.trouble = "";
+  store.take(frame, first);
+  const runs = frame.runs.runs;
+  if (!view.run && runs.length) {
+    go({ ...view, run: runs[0].run_id }, { replace: true });
+    return;
+  }
+  changed = true;
+  // A frame a second at most, but the first after a pause at once.
+  if (performance.now() - drawnAt > TICK_MS * 0.7) redraw();
+}
+
+function trouble(text) {
+  if (!page.trouble) page.troubleAt = performance.now();
+  page.trouble = plain(text);
+  stand();
+}
+
+function tick() {
+  if (changed) redraw();
+  else stand();
+}
+
+function recolour() {
+  colours = palette();
+  for (const card of cards.values()) card.recolour();
+  redraw();
+}
+
+/** What does not need a frame: how old everything is. */
+function stand() {
+  page.standing = standing(page);
+  document.body.dataset.standing = page.standing;
+  dot(page);
+  showBanners(page);
+  const frame = page.frame;
+  if (frame !== null && store.now !== null) setText(runNote, lastDecision(store.now.run, frame.status.now_ms));
+}
+
+function redraw() {
+  changed = false;
+  drawnAt = performance.now();
+  stand();
+  show();
+  const frame = page.frame;
+  if (frame === null) return;
+  runChooser.draw(frame.runs, view.run, frame.status.now_ms);
+  foot(frame.status);
+  if (document.body.dataset.view === "figures") figures(frame);
+}
+
+/** Which of the parts is to be seen. */
+function show() {
+  const which = part();
+  document.body.dataset.view = which;
+  for (const id of ["loading", "message", "figures", "trajectory"]) $(id).hidden = id !== which;
+  if (which === "message") showMessage(page, view);
+  document.title = view.run ? `${plain(view.run)} · rollbook` : "rollbook";
+}
+
+function part() {
+  if (view.trajectory && view.run) return "trajectory";
+  if (store.now !== null) return "figures";
+  if (page.frame === null) return page.standing === "unreachable" ? "message" : "loading";
+  // A frame for another run may still be the last one.
+  return store.frame === null ? "loading" : "message";
+}
+
+function figures(frame) {
+  const now = store.now;
+  drawTitle(now.run.run_id);
+  headline.draw(store);
+  const context = { slots: store.slots(NARROW.matches ? 120 : 360), snapshot: now.snapshot, totals: now.totals, now, nowMs: frame.status.now_ms, colours };
+  for (const card of cards.values()) {
+    card.show(context);
+    card.draw();
+  }
+  activation.draw(store);
+  recent.draw(store);
+}
+
+function foot(status) {
+  const text = `rollbook ${status.version} · topics ${status.topic_prefix}* · times in ${zone} · so far: since the run's first decision that was read`;
+  $("footer").replaceChildren(el("span", { text: plain(text) }), " · ", el("a", { href: "/api/openapi.json" }, "API"));
+}
