@@ -50,7 +50,7 @@ WITH_ROWS = frozenset((*_FACTS, b"Commit", b"Abort", *GATES))
 """Records whose rows are counted; of all others the beginning is read."""
 
 _OUTCOME_KEYS = tuple((OUTCOME, name) for name in OUTCOMES)
-_STAGE_OF = {
+_STAGE_OF: dict[str, Key] = {
     Event.DISPATCHED: (STAGE, "dispatched"),
     Event.GENERATED: (STAGE, "generated"),
     Event.GENERATION_FAILED: (FAILURE, "generation"),
@@ -78,7 +78,7 @@ def _passed(record_type: bytes, reason: bytes, before: bytes | None, after: byte
     first = _FIRST.get(record_type)
     if state == TrajectoryStatus.RESERVED and reason != b"trained":
         first = Event.DROP
-    ways: list[tuple[str, tuple[Event, ...]]] = [(state, ())]
+    ways: list[tuple[str, tuple[str, ...]]] = [(state, ())]
     if first is not None and (state, first) in TRANSITIONS:
         ways = [(TRANSITIONS[state, first], (first,))]
     for reached, events in ways:
