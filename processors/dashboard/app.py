@@ -17,6 +17,7 @@ from faust.app.base import BootStrategy
 
 from rollbook.infra.settings import Settings
 from rollbook.processors.dashboard.access import Access
+from rollbook.processors.dashboard.exposition import Exposition
 from rollbook.processors.dashboard.lookup import Lookup
 from rollbook.processors.dashboard.pages import Pages
 from rollbook.processors.dashboard.reader import Reader
@@ -62,7 +63,9 @@ def build(settings: Settings, listening: socket.socket, access: Access) -> Dashb
     workers = ThreadPoolExecutor(2, "pages")
     readers = ThreadPoolExecutor(2, "histories")
     frames = Frames(shared, workers)
-    pages = Pages(shared, Streams(frames), Lookup(settings, shared), supervisor.silent_s, lambda: b"", workers, readers)
+    pages = Pages(
+        shared, Streams(frames), Lookup(settings, shared), supervisor.silent_s, Exposition(shared), workers, readers
+    )
     app.web_server(Web(listening, access, pages, frames))
     app.service(supervisor)  # type: ignore[arg-type]  # it takes services that are made as well
     return app

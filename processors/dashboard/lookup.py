@@ -157,10 +157,11 @@ def unknown_run(run_id: str) -> Refused:
 def _messages(consumer: Consumer, topic: str, partition: int, offsets: tuple[int, ...]) -> Iterator[Message]:
     """The records at these offsets, which rise; without those that are gone. Raises TimeoutError or KafkaException."""
     end = time.monotonic() + WITHIN_S
-    at = -1
+    at: int | None = None
     for offset in offsets:
-        if not 0 <= offset - at < _NEAR:
+        if at is None or not 0 <= offset - at < _NEAR:
             consumer.assign([TopicPartition(topic, partition, offset)])
+            at = offset
         while at <= offset:
             message = consumer.poll(_POLL_S)
             if message is None:

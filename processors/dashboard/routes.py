@@ -9,10 +9,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from rollbook.processors.dashboard.answers import Decisions, Frame, Now, Runs, Series, Size, Status, Trajectory
+from rollbook.processors.dashboard.recent import MOST
 
 EVENTS = "text/event-stream"
 TEXT = "text/plain"
-MOST_DECISIONS = 50
 LONGEST_ID = 256
 
 
@@ -56,7 +56,7 @@ class Route:
 _NAME = {"type": "string", "minLength": 1, "maxLength": LONGEST_ID}
 _SIZES = {"type": "string", "enum": [size.value for size in Size], "default": Size.TEN_SECONDS.value}
 _NUMBER = {"type": "integer", "minimum": 0, "maximum": 2**53 - 1}
-_LIMIT = {"type": "integer", "minimum": 1, "maximum": MOST_DECISIONS, "default": MOST_DECISIONS}
+_LIMIT = {"type": "integer", "minimum": 1, "maximum": MOST, "default": 50}
 
 RUN = Parameter("run", Where.PATH, "The run, percent-encoded (also the slashes in it).", _NAME, required=True)
 TRAJECTORY = Parameter("trajectory", Where.PATH, "The trajectory, percent-encoded.", _NAME, required=True)

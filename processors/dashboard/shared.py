@@ -3,13 +3,16 @@
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from typing import TypeVar
 
 from rollbook.infra.settings import Settings
 from rollbook.processors.dashboard.answers import Decisions, Frame, Now, Reading, Runs, Series, Size, Status
 from rollbook.processors.dashboard.view import Remembered, Stored, View
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,11 @@ class Shared:
     def remembered(self, run_id: str, trajectory_id: str) -> Remembered | None:
         with self._lock:
             return self._view.remembered(run_id, trajectory_id)
+
+    def looked(self, look: Callable[[View], T]) -> T:
+        """What somebody sees who looks at the view; he keeps nothing of it."""
+        with self._lock:
+            return look(self._view)
 
     def frame(self, run_id: str | None, size: Size, since: Mark | None) -> tuple[Frame, Mark]:
         """Everything at one moment, and the mark after it."""
