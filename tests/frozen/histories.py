@@ -1,8 +1,6 @@
 """Recorded histories: what they fold to, what an audit and a replay say of them, and the bundles that they become.
 
-All below `tests/data/histories` are taken, so that none is forgotten. Rows of the ledger and snapshots are those that a
-host would write that puts each record into a transaction of its own, under the schemas that they had when the history
-was frozen: what a record gains later must leave the rest of it as it is.
+All below `tests/data/histories` are taken, so that none is forgotten.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,26 +13,21 @@ from typing import Any
 import fastavro
 
 from rollbook.infra.settings import Settings, Topic
-from rollbook.processors.freshness import snapshot
-from rollbook.processors.ledger.fold import STRAYS, Ledger, SourceRecord
-from rollbook.processors.ledger.keys import key_of
+from rollbook.processors.ledger.fold import Ledger, SourceRecord
 from rollbook.replay.audit.audit import audit, stretch_of
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import StoredRecord
 from rollbook.replay.materialize.materialize import Wanted, materialize
 from rollbook.replay.updates.replayed import replay_history
-from rollbook.schemas.codec import decode_as, encoder
-from rollbook.schemas.records.decision import Decision, FreshnessSnapshot
-from rollbook.schemas.registry import LEDGER
-from rollbook.schemas.types import Part
+from rollbook.schemas.codec import decode_as
+from rollbook.schemas.records.decision import Decision
+from rollbook.tests.frozen.folded import parts, schemas_of, written_by
 from rollbook.tests.frozen.reports import stages_of
-from rollbook.tests.frozen.schemas import schema_written
 from rollbook.tests.frozen.table import Entry, Table, digest
 from rollbook.tests.replay.memory_log import MemoryLog
 
 FOLDER = Path(__file__).parents[1] / "data" / "histories"
 _PAYLOADS = "-payloads"
-_WRITTEN: tuple[type[Part], ...] = (*LEDGER, FreshnessSnapshot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +45,14 @@ class History:
     def partition(self) -> int:
         return self.records[0].partition
 
-    def runs(self) -> tuple[str, ...]:
-        """The runs that are in it, without what belongs to none."""
-        found = {decode_as(Decision, one).run_id for one in self.decisions}
-        return tuple(sorted(run_id for run_id in found if not run_id.startswith(STRAYS)))
+    @property
+    def range(self) -> OffsetRange:
+        return OffsetRange(self.settings.topic(Topic.LIFECYCLE), self.partition)
+
+    @property
+    def wanted(self) -> Wanted:
+        """Whatever was committed in it."""
+        return Wanted.of_range(self.range, self.settings)
 
 
 def names() -> tuple[str, ...]:
@@ -94,11 +91,11 @@ def _rows(path: Path) -> tuple[list[Any], Mapping[str, str]]:
 
 def frozen(name: str) -> Entry:
     """Everything that must come out again."""
-    history, schemas = read(name), _schemas(name)
+    history, schemas = read(name), schemas_of(HISTORIES, name)
     return {
         "schemas": schemas,
         "records": len(history.records),
-        "lifecycle": digest(part for one in history.records for part in _parts(one.key, one.value)),
+        "lifecycle": digest(part for one in history.records for part in parts(one.key, one.value)),
         "recorded_decisions": digest(history.decisions),
         **_folded(history, schemas),
         "audit": _audited(history),
@@ -107,48 +104,18 @@ def frozen(name: str) -> Entry:
     }
 
 
-def _parts(key: bytes | None, value: bytes | None) -> Iterator[bytes]:
-    for part in (key, value):
-        yield b"none" if part is None else b"some"
-        yield part or b""
-
-
-def _schemas(name: str) -> dict[str, str]:
-    """By record, of rows and snapshots."""
-    kept: dict[str, str] | None = HISTORIES.kept().get(name, {}).get("schemas")
-    return kept or {model.__name__: schema_written(model) for model in _WRITTEN}
-
-
 def _folded(history: History, schemas: Mapping[str, str]) -> Entry:
-    def written(record: Part) -> bytes:
-        return encoder(type(record), schemas[type(record).__name__])(record)
-
-    ledger = Ledger(history.partition, history.topic_partitions)
-    decisions: list[bytes] = []
-    rows: list[bytes] = []
-    snapshots: list[bytes] = []
-    for record in history.records:
-        folded = ledger.fold(record)
-        decisions.append(folded.encoded)
-        for table, key in ledger.journal.changes():
-            row = table.get(key)
-            rows += _parts(key_of(table.run_id, table.kind, key), None if row is None else written(row))
-        ledger.journal.keep()
-        run = ledger.run(folded.decision.run_id)
-        if run.head.config_version:
-            snapshots.append(written(snapshot(run)))
+    found = written_by(Ledger(history.partition, history.topic_partitions), history.records, schemas)
     return {
-        "decisions": digest(decisions),
-        "ledger": digest(rows),
-        "snapshots": digest(snapshots),
-        "written": {"rows": len(rows) // 4, "snapshots": len(snapshots)},
+        "decisions": digest(found.decisions),
+        "ledger": digest(found.rows),
+        "snapshots": digest(found.snapshots),
+        "written": {"rows": len(found.rows) // 4, "snapshots": len(found.snapshots)},
     }
 
 
 def _audited(history: History) -> Entry:
-    whole = stretch_of(
-        history.log, history.settings, OffsetRange(history.settings.topic(Topic.LIFECYCLE), history.partition), None
-    )
+    whole = stretch_of(history.log, history.settings, history.range, None)
     report = audit(history.log, history.settings, whole, payloads=history.has_payloads).report
     return {
         "findings": [str(one.kind) for one in report.findings],
@@ -160,25 +127,22 @@ def _audited(history: History) -> Entry:
 
 
 def _replayed(history: History) -> Iterator[tuple[str, Entry]]:
-    for run_id in history.runs():
-        wanted = Wanted.of_run(run_id, history.log, history.settings)
-        for update in replay_history(history.log, wanted).updates:
-            yield (
-                f"{run_id} {update.update_id}",
-                {
-                    "commit": update.commit,
-                    "outcome": update.outcome.value,
-                    "problems": [str(one.reason) for one in (*update.problems, *update.without_update)],
-                    "bundles": {link.report.bundle_id: stages_of(link.report) for link in update.links},
-                },
-            )
+    for update in replay_history(history.log, history.wanted).updates:
+        yield (
+            f"{update.run_id} {update.update_id}",
+            {
+                "commit": update.commit,
+                "outcome": update.outcome.value,
+                "problems": [str(one.reason) for one in (*update.problems, *update.without_update)],
+                "bundles": {link.report.bundle_id: stages_of(link.report) for link in update.links},
+            },
+        )
 
 
 def _bundles(history: History) -> Iterator[tuple[str, str]]:
     """Each bundle and each provenance, by the digest of all that it is on disk."""
     with TemporaryDirectory() as name:
-        for run_id in history.runs():
-            materialize(history.log, Wanted.of_run(run_id, history.log, history.settings), Path(name))
+        materialize(history.log, history.wanted, Path(name))
         for path in sorted(Path(name).iterdir()):
             files = sorted(one for one in (path, *path.rglob("*")) if one.is_file())
             yield path.name, digest(part for one in files for part in (_name(one, path), one.read_bytes()))

@@ -68,7 +68,8 @@ def test_each_growth_of_what_is_folded_or_decided_has_a_fold_version_of_its_own(
 
 
 def test_what_came_with_a_fold_version_is_a_schema_of_a_lifecycle_record() -> None:
-    lifecycle = {schema for model in LIFECYCLE for schema, _ in versions()[model.__name__]}
+    shipped = versions()
+    lifecycle = {schema for model in LIFECYCLE for schema, _ in shipped[model.__name__]}
     assert lifecycle_schema.READ_SINCE.keys() <= lifecycle
     assert all(since > lifecycle_schema.FIRST for since in lifecycle_schema.READ_SINCE.values())
 
