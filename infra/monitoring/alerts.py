@@ -124,9 +124,12 @@ OF_RUNS = (
         "RollbookActivationRefused",
         Source.RUN,
         Severity.WARNING,
-        0,
-        (f"{_REFUSED_ACTIVATIONS} > 0",),
-        "{{ $labels.run }}: an activation was refused: {{ $labels.reason }}",
+        300,
+        (
+            f"{_REFUSED_ACTIVATIONS} > 0",
+            f"and on (job, run) {growth(table.RUN_ACTIVE, '10m', function='changes')} == 0",
+        ),
+        "{{ $labels.run }}: an activation was refused, and none has succeeded since: {{ $labels.reason }}",
         "The workers go on with the policy before, and what they generate grows older.",
     ),
     Alert(
@@ -153,7 +156,7 @@ OF_RUNS = (
         Severity.CRITICAL,
         0,
         (f"{of_run(table.RUN_IN_DOUBT)} > 0",),
-        "{{ $labels.run }}: {{ $value }} updates are in doubt",
+        "{{ $labels.run }}: updates in doubt: {{ $value }}",
         "The lease ran out after the update's start: its rows may be in weights, and nobody else gets them.",
     ),
     Alert(
@@ -207,7 +210,7 @@ OF_DASHBOARDS = (
         Severity.WARNING,
         300,
         (f"max by (job, instance) ({selector(table.DASHBOARD_RUNS_HIDDEN)}) > 0",),
-        "{{ $labels.instance }}: {{ $value }} runs have no metrics",
+        "{{ $labels.instance }}: runs without metrics: {{ $value }}",
         "More runs are open than have a place, and of these no alert would tell.",
     ),
     Alert(
@@ -228,7 +231,7 @@ OF_PROCESSORS = (
         Severity.CRITICAL,
         0,
         (f"max by (job, instance) ({selector(table.STOPPED)}) > 0",),
-        "{{ $labels.instance }}: {{ $value }} partitions are stopped",
+        "{{ $labels.instance }}: partitions that are stopped: {{ $value }}",
         "Each stands before a record that this version cannot fold: its runs wait, and the processor's log names it.",
     ),
     Alert(
@@ -258,7 +261,7 @@ OF_PROCESSORS = (
         Severity.WARNING,
         0,
         (f"max by (job, instance) (increase({selector(table.UNKNOWN)}[10m])) > 3",),
-        "{{ $labels.instance }}: {{ $value | humanize }} transactions in 10 minutes whose outcome was not known",
+        "{{ $labels.instance }}: transactions whose outcome was not known, in 10 minutes: {{ $value | humanize }}",
         "After each of them everything is restored. The cluster does not answer in time.",
     ),
     Alert(
@@ -267,7 +270,7 @@ OF_PROCESSORS = (
         Severity.WARNING,
         0,
         (f"sum by (job) (increase({selector(table.DEAD_LETTERS)}[15m])) > 0",),
-        "{{ $labels.job }}: {{ $value | humanize }} records could not be decoded in 15 minutes",
+        "{{ $labels.job }}: records that could not be decoded, in 15 minutes: {{ $value | humanize }}",
         "Who wrote them has no decision: a client of another project or a newer version, or a broken one.",
     ),
     Alert(

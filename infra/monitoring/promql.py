@@ -26,7 +26,7 @@ def one_of_run(metric: Metric, where: str = "") -> str:
 
 
 def growth(metric: Metric, window: str, where: str = "", function: str = "increase") -> str:
-    """What a counter of a run has grown by, with all of its labels."""
+    """What a counter of a run has grown by, or another function of a window, with all of its labels."""
     return f"max by ({_labels(metric)}) ({function}({selector(metric, where)}[{window}]))"
 
 

@@ -4,9 +4,11 @@ A value is a number that stays, or promtool's own notation: `0+16x60` begins at 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 MINUTES = 60
+AT = 40
+"""The minute at which it is looked at."""
 RUN = 'job="dashboard", instance="d1:8080", run="a"'
 D = 'job="dashboard", instance="d1:8080"'
 P = 'job="processor", instance="p1:9400"'
@@ -26,6 +28,7 @@ STALE_RESERVE = _run("refusals_total", 'record="Reserve", reason="stale_policy"'
 DRIFTED = _run("refusals_total", 'record="Admit", reason="policy_drift"')
 MALFORMED = _run("refusals_total", 'record="Reserve", reason="revision_conflict"')
 NO_ACK = _run("refusals_total", 'record="Activate", reason="missing_worker_ack"')
+ACTIVE = _run("active_policy_version")
 TAKEN, COMMITTED = _run("events_total", 'event="reserve"'), _run("events_total", 'event="commit"')
 BEHIND, OTHER_BEHIND = _run("worker_behind", 'worker="w0"'), _run("worker_behind", 'worker="w1"')
 LEFT, LEASE, IN_DOUBT = _run("lease_left_seconds"), _run("lease_seconds"), _run("in_doubt_updates")
@@ -93,14 +96,12 @@ class Fired:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is otherwise than in HEALTHY, and what the alert then tells at minute `at`; None takes a series away."""
+    """What is otherwise than in HEALTHY, and what the alert then tells at minute 40; None takes a series away."""
 
     alert: str
     title: str
     changed: Mapping[str, Value | None]
     fires: tuple[Fired, ...] = ()
-    at: int = 40
-    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def since(minute: int, before: float, after: float) -> str:
@@ -143,6 +144,7 @@ _NO_PROCESSOR = "RollbookProcessorMissing"
 _WAITS: Mapping[str, Value | None] = {
     FRESH: 3, TOLERATED: 4, EXPIRING: 0, OPEN: 0, CONSUMED: "0+16x20 320+0x39", TAKEN: "0+16x20 320+0x39",
 }  # fmt: skip
+_REFUSED = _on('job="dashboard", run="a", reason="missing_worker_ack"')
 _JUMPED: Mapping[str, Value | None] = {FLOOR: 0.05, FLOOR_BEFORE: 0.02, JUMP: 0.03, FLOOR_ROWS: 8}
 _TWICE = 'job="dashboard", instance="d2:8080", run="a"'
 
@@ -183,13 +185,11 @@ CASES = (
         {STALE_RESERVE: "0+3x60", STALE_RESERVE.replace(RUN, _TWICE): "0+3x60"},
     ),
     # A refused activation.
-    Case(
-        _ACTIVATION,
-        "for a worker",
-        {NO_ACK: since(35, 0, 1)},
-        _on('job="dashboard", run="a", reason="missing_worker_ack"'),
-    ),
-    Case(_ACTIVATION, "half an hour ago", {NO_ACK: since(10, 0, 1)}),
+    Case(_ACTIVATION, "once, and it was not tried again", {NO_ACK: since(32, 0, 1), ACTIVE: 7}, _REFUSED),
+    Case(_ACTIVATION, "again and again", {NO_ACK: "0+1x60", ACTIVE: 7}, _REFUSED),
+    Case(_ACTIVATION, "until the workers had loaded it", {NO_ACK: since(33, 0, 9), ACTIVE: since(36, 7, 8)}),
+    Case(_ACTIVATION, "within the last minutes", {NO_ACK: since(37, 0, 9), ACTIVE: 7}),
+    Case(_ACTIVATION, "half an hour ago", {NO_ACK: since(10, 0, 1), ACTIVE: 7}),
     # A worker without an ack.
     Case(_ACK, "for long", {BEHIND: 1}, _on('job="dashboard", run="a", worker="w0"')),
     Case(_ACK, "while it loads the new weights", {BEHIND: since(37, 0, 1)}),
