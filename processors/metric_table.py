@@ -271,7 +271,7 @@ READER_LAG = _of_dashboard(
     _G,
     ("partition",),
     "records",
-    "Committed records that the dashboard has not folded yet.",
+    "Committed offsets of the decisions topic, markers included, that the dashboard has not read yet.",
 )
 READER_FOLDED = _of_dashboard("folded_records_total", _C, (), "records", "Records folded since this process began.")
 

@@ -19,7 +19,7 @@ def tool(name: str) -> str:
     return found
 
 
-def promtool(*arguments: str | os.PathLike[str]) -> "subprocess.CompletedProcess[str]":
+def promtool(*arguments: str | os.PathLike[str], given: str | None = None) -> "subprocess.CompletedProcess[str]":
     """Run it; whatever comes of it."""
     command: Sequence[str | os.PathLike[str]] = (tool("promtool"), *arguments)
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, input=given, capture_output=True, text=True, timeout=120, check=False)

@@ -55,6 +55,14 @@ def test_the_configuration_of_the_page_is_one(tmp_path: Path) -> None:
     assert f"{len(ALERTS)} rules found" in done.stdout
 
 
+def test_promtool_finds_no_fault_with_the_metrics() -> None:
+    """Their names, kinds and help, by Prometheus' own conventions."""
+    world = World()
+    for metrics in (world.well(), world.processor.exposition()):
+        done = promtool("check", "metrics", given=metrics.decode())
+        assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
 def test_each_expression_finds_what_there_is(tmp_path: Path) -> None:
     """One server for all of it; whatever does not hold is listed."""
     with watched(tmp_path) as server:
