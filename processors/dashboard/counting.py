@@ -37,16 +37,18 @@ ACCEPTED, DUPLICATE = OUTCOMES.index("accepted"), OUTCOMES.index("duplicate")
 _NO = frozenset(OUTCOMES.index(name) for name in ("rejected", "invalid", "undecodable"))
 _PASSED = frozenset((b"ok", b"reserved", b"idempotent_retry"))
 GATES = frozenset((b"Reserve", b"Admit"))
-_FACTS = (
-    b"Dispatched",
-    b"Generated",
-    b"GenerationFailed",
-    b"RewardReady",
-    b"RewardFailed",
-    b"Discarded",
-    b"Quarantine",
+FACTS = frozenset(
+    (
+        b"Dispatched",
+        b"Generated",
+        b"GenerationFailed",
+        b"RewardReady",
+        b"RewardFailed",
+        b"Discarded",
+        b"Quarantine",
+    )
 )
-WITH_ROWS = frozenset((*_FACTS, b"Commit", b"Abort", *GATES))
+WITH_ROWS = frozenset((*FACTS, b"Commit", b"Abort", *GATES))
 """Records whose rows are counted; of all others the beginning is read."""
 
 _OUTCOME_KEYS = tuple((OUTCOME, name) for name in OUTCOMES)
@@ -124,6 +126,14 @@ def count_rows(counts: Counts, head: Head, rows: list[Row]) -> None:
                 counts[key] = counts.get(key, 0) + 1
         if row[1] == b"trained" and row[4] is not None:
             key = (CONSUMED, str(bounded(row[4])))
+            counts[key] = counts.get(key, 0) + 1
+
+
+def count_fact(counts: Counts, record_type: bytes, row: Row) -> None:
+    """The one row of a record that is no command."""
+    before, after = row[2], row[3]
+    if before != after and after is not None:
+        for key in _passed(record_type, row[1], before, after):
             counts[key] = counts.get(key, 0) + 1
 
 

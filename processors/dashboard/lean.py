@@ -133,6 +133,60 @@ def rest(data: bytes, at: int) -> Rest:
     return Rest(detail, kind, name, digest, update, learner, active, missing, mismatched, _rows(data, at))
 
 
+def fact(data: bytes, at: int) -> Row | None:
+    """The row of a decision about one row, without its figures; None where there is not just one, or one that only
+    `rest` can read. May raise IndexError. Most decisions are about a single fact."""
+    if data[at]:  # a detail
+        return None
+    long = 0
+    at += 2
+    if data[at - 1]:
+        at += 1 + (data[at] >> 1)
+        long = data[at]
+        at += 1 + (long >> 1)
+        if data[at]:
+            return None
+        at += 1
+    if data[at] or data[at + 1]:  # an update, a learner
+        return None
+    at += 3
+    if data[at - 1]:
+        while data[at] & 0x80:
+            at += 1
+        at += 1
+        long |= (n := data[at])
+        if n & 0x80:
+            _, at = _text(data, at)
+            long = 0
+        else:
+            at += 1 + (n >> 1)
+    while data[at] & 0x80:  # the versions of configuration and fold
+        at += 1
+    at += 1
+    while data[at] & 0x80:
+        at += 1
+    at += 1
+    if data[at] or data[at + 1] or data[at + 2] != 2:  # workers, and a single row
+        return None
+    at += 3
+    long |= (n := data[at])
+    end = at + 1 + (n >> 1)
+    name = data[at + 1 : end]
+    long |= (n := data[end])
+    at = end + 1 + (n >> 1)
+    reason = data[end + 1 : at]
+    before = after = None
+    at += 1
+    if data[at - 1]:
+        end = at + 1 + (data[at] >> 1)
+        before = data[at + 1 : end]
+        at = end
+    at += 1
+    if data[at - 1]:
+        after = data[at + 1 : at + 1 + (data[at] >> 1)]
+    return None if long & 0x80 else (name, reason, before, after, None, None, None)
+
+
 def _rows(data: bytes, at: int) -> list[Row]:
     rows: list[Row] = []
     add = rows.append

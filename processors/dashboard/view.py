@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from rollbook.processors.dashboard import counting, lean
 from rollbook.processors.dashboard.answers import Decisions, Now, Runs, Series, Size, Step
-from rollbook.processors.dashboard.counting import ACCEPTED, WITH_ROWS
+from rollbook.processors.dashboard.counting import ACCEPTED, FACTS, WITH_ROWS
 from rollbook.processors.dashboard.lean import Head, Rest
 from rollbook.processors.dashboard.places import Mentions, Times
 from rollbook.processors.dashboard.run import RunView
@@ -92,10 +92,15 @@ class View:
                 continue
             kept.next_decision = offset + 1
             self.records += 1
+            value, rest, fact = value or b"", None, None
             try:
-                head = lean.beginning(value or b"")
-                rest = lean.whole(value or b"", head[7]) if head[3] in _READ else None
-            except UndecodableRecord:
+                head = lean.beginning(value)
+                record_type = head[3]
+                if record_type in FACTS and head[7]:
+                    fact = lean.fact(value, head[7])
+                if fact is None and record_type in _READ:
+                    rest = lean.whole(value, head[7])
+            except (UndecodableRecord, IndexError):
                 self.unreadable += 1
                 continue
             at_ms = message.timestamp()[1]
@@ -109,19 +114,22 @@ class View:
             if counts is None:
                 counts = seconds[second] = {}
             run.seen(head[1], at_ms)
-            run.recent.add(at_ms, offset, value or b"")
+            run.recent.add(at_ms, offset, value)
             counting.count_head(counts, head)
-            if rest is not None:
+            if fact is not None:
+                kept.mentions.add(fact[0], offset)
+                counting.count_fact(counts, record_type, fact)
+            elif rest is not None:
                 for row in rest.rows:
                     kept.mentions.add(row[0], offset)
-                if head[3] in WITH_ROWS:
+                if record_type in WITH_ROWS:
                     self._take_rows(run, kept, counts, at_ms, head, rest)
-                if head[3] in _OF_UPDATES:
+                if record_type in _OF_UPDATES:
                     run.updates.take(at_ms, head, rest)
-                elif head[3] in _OF_POLICIES:
+                elif record_type in _OF_POLICIES:
                     run.board.take(at_ms, head, rest)
-            if head[3] in _OTHERS:
-                self._take_others(run, at_ms, head, value or b"")
+            if record_type in _OTHERS:
+                self._take_others(run, at_ms, head, value)
         for (name, at), counts in seconds.items():
             touched[name].count(at * 1_000, counts, self.revision)
         for run in touched.values():
@@ -189,12 +197,6 @@ class View:
         """Each run, with the times of its partition."""
         for run in self._runs.values():
             yield run, self._partition(run.partition).times
-
-    def reset(self) -> None:
-        """Forget everything: the topics were made anew."""
-        revision = self.revision
-        self.__init__()  # type: ignore[misc]
-        self.revision = revision + 1
 
     def _take_rows(self, run: RunView, kept: _Partition, counts: Counts, at_ms: int, head: Head, rest: Rest) -> None:
         record_type, accepted = head[3], head[4] == ACCEPTED

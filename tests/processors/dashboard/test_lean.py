@@ -20,7 +20,10 @@ def same(value: bytes) -> bool:
     got = lean.beginning(value)
     assert (got[:-1], lean.whole(value, got[-1])) == (head[:-1], rest)
     try:
-        return lean.rest(value, lean.head(value)[-1]) == rest
+        at = lean.head(value)[-1]
+        fact = lean.fact(value, at)
+        assert fact is None or [fact[:4]] == [row[:4] for row in rest.rows]
+        return lean.rest(value, at) == rest
     except (lean.NotLean, IndexError):
         return False
 
