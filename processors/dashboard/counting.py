@@ -4,7 +4,7 @@ The definitions are those of `FreshnessSnapshot`, so that sums over the whole lo
 """
 
 from bisect import bisect_left
-from functools import cache
+from functools import lru_cache
 
 from rollbook.processors.dashboard.lean import OUTCOMES, Head, Row
 from rollbook.processors.dashboard.windows import Counts, Key
@@ -51,7 +51,6 @@ FACTS = frozenset(
 WITH_ROWS = frozenset((*FACTS, b"Commit", b"Abort", *GATES))
 """Records whose rows are counted; of all others the beginning is read."""
 
-_OUTCOME_KEYS = tuple((OUTCOME, name) for name in OUTCOMES)
 _STAGE_OF: dict[str, Key] = {
     Event.DISPATCHED: (STAGE, "dispatched"),
     Event.GENERATED: (STAGE, "generated"),
@@ -71,11 +70,13 @@ _FIRST = {
 }
 
 
-@cache
-def _passed(record_type: bytes, reason: bytes, before: bytes | None, after: bytes) -> tuple[Key, ...]:
+@lru_cache(maxsize=4_096)
+def _passed(record_type: bytes, reason: bytes, before: bytes | None, after: bytes | None) -> tuple[Key, ...]:
     """What a change of state counts for: the event of its record, and the shortest way from there. A reward that was
     there before its Generated is applied by it, and what another update has trained on is consumed as soon as it is
     given back, so that one record can take a row through several."""
+    if after is None or before == after:
+        return ()
     state = NONE if before is None else before.decode()
     first = _FIRST.get(record_type)
     if state == TrajectoryStatus.RESERVED and reason != b"trained":
@@ -91,17 +92,40 @@ def _passed(record_type: bytes, reason: bytes, before: bytes | None, after: byte
     return ()
 
 
-def count_head(counts: Counts, head: Head) -> None:
-    """A decision by its beginning alone."""
-    _, _, _, record_type, outcome, violation, reason, _ = head
-    counts[DECISIONS] = counts.get(DECISIONS, 0) + 1
-    key: Key = _OUTCOME_KEYS[outcome]
-    counts[key] = counts.get(key, 0) + 1
+class Tally:
+    """What is counted of decisions within one second of a run: those that are alike are counted together first."""
+
+    __slots__ = ("counts", "facts", "heads")
+
+    def __init__(self) -> None:
+        self.heads: dict[tuple[bytes, int, int, bytes], int] = {}
+        """Decisions by record type, outcome, violation and reason."""
+        self.facts: dict[tuple[bytes, bytes, bytes | None, bytes | None], int] = {}
+        """Rows of records that are no commands, by record type, reason, state before and after."""
+        self.counts: Counts = {}
+        """All else."""
+
+    def sum(self) -> Counts:
+        """All of it, by key."""
+        counts = self.counts
+        for head, times in self.heads.items():
+            for key in _keys_of(*head):
+                counts[key] = counts.get(key, 0) + times
+        for fact, times in self.facts.items():
+            for key in _passed(*fact):
+                counts[key] = counts.get(key, 0) + times
+        return {key: count for key, count in counts.items() if count}
+
+
+@lru_cache(maxsize=4_096)
+def _keys_of(record_type: bytes, outcome: int, violation: int, reason: bytes) -> tuple[Key, ...]:
+    """What a decision counts for by its beginning alone."""
+    keys: list[Key] = [DECISIONS, (OUTCOME, OUTCOMES[outcome])]
     if violation:
-        counts[VIOLATIONS] = counts.get(VIOLATIONS, 0) + 1
+        keys.append(VIOLATIONS)
     if outcome in _NO:
-        key = (REFUSED, (record_type or b"record").decode(), reason.decode())
-        counts[key] = counts.get(key, 0) + 1
+        keys.append((REFUSED, (record_type or b"record").decode(), reason.decode()))
+    return tuple(keys)
 
 
 def count_rows(counts: Counts, head: Head, rows: list[Row]) -> None:
@@ -112,28 +136,16 @@ def count_rows(counts: Counts, head: Head, rows: list[Row]) -> None:
             return
         if head[4] in _NO:  # its rows are counted, and not the record
             key: Key = (REFUSED, record_type.decode(), head[6].decode())
-            counts[key] -= 1
-            if not counts[key]:
-                del counts[key]
+            counts[key] = counts.get(key, 0) - 1
         for row in rows:
             if row[1] not in _PASSED:
                 key = (REFUSED, record_type.decode(), row[1].decode())
                 counts[key] = counts.get(key, 0) + 1
     for row in rows:
-        before, after = row[2], row[3]
-        if before != after and after is not None:
-            for key in _passed(record_type, row[1], before, after):
-                counts[key] = counts.get(key, 0) + 1
+        for key in _passed(record_type, row[1], row[2], row[3]):
+            counts[key] = counts.get(key, 0) + 1
         if row[1] == b"trained" and row[4] is not None:
             key = (CONSUMED, str(bounded(row[4])))
-            counts[key] = counts.get(key, 0) + 1
-
-
-def count_fact(counts: Counts, record_type: bytes, row: Row) -> None:
-    """The one row of a record that is no command."""
-    before, after = row[2], row[3]
-    if before != after and after is not None:
-        for key in _passed(record_type, row[1], before, after):
             counts[key] = counts.get(key, 0) + 1
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from rollbook.processors.dashboard import counting, lean
 from rollbook.processors.dashboard.answers import Decisions, Now, Runs, Series, Size, Step
-from rollbook.processors.dashboard.counting import ACCEPTED, FACTS, WITH_ROWS
+from rollbook.processors.dashboard.counting import ACCEPTED, FACTS, WITH_ROWS, Tally
 from rollbook.processors.dashboard.lean import Head, Rest
 from rollbook.processors.dashboard.places import Mentions, Times
 from rollbook.processors.dashboard.run import RunView
@@ -81,7 +81,7 @@ class View:
     def take_decisions(self, messages: Sequence[Stored]) -> None:
         """Fold records of the decisions topic."""
         self.revision += 1
-        seconds: dict[tuple[bytes, int], Counts] = {}
+        seconds: dict[tuple[bytes, int], Tally] = {}
         touched: dict[bytes, RunView] = {}
         for message in messages:
             partition, offset, value = message.partition(), message.offset(), message.value()
@@ -110,28 +110,30 @@ class View:
             if run is None:
                 run = touched[name] = self._run(name.decode(), partition)
             second = (name, at_ms // 1_000)
-            counts = seconds.get(second)
-            if counts is None:
-                counts = seconds[second] = {}
+            tally = seconds.get(second)
+            if tally is None:
+                tally = seconds[second] = Tally()
             run.seen(head[1], at_ms)
             run.recent.add(at_ms, offset, value)
-            counting.count_head(counts, head)
+            alike = head[3:7]
+            tally.heads[alike] = tally.heads.get(alike, 0) + 1
             if fact is not None:
                 kept.mentions.add(fact[0], offset)
-                counting.count_fact(counts, record_type, fact)
+                moved = (record_type, *fact[1:4])
+                tally.facts[moved] = tally.facts.get(moved, 0) + 1
             elif rest is not None:
                 for row in rest.rows:
                     kept.mentions.add(row[0], offset)
                 if record_type in WITH_ROWS:
-                    self._take_rows(run, kept, counts, at_ms, head, rest)
+                    self._take_rows(run, kept, tally.counts, at_ms, head, rest)
                 if record_type in _OF_UPDATES:
                     run.updates.take(at_ms, head, rest)
                 elif record_type in _OF_POLICIES:
                     run.board.take(at_ms, head, rest)
             if record_type in _OTHERS:
                 self._take_others(run, at_ms, head, value)
-        for (name, at), counts in seconds.items():
-            touched[name].count(at * 1_000, counts, self.revision)
+        for (name, at), tally in seconds.items():
+            touched[name].count(at * 1_000, tally.sum(), self.revision)
         for run in touched.values():
             run.recent.trim()
             run.settle(self.revision)
