@@ -10,8 +10,8 @@ from pathlib import Path
 from rollbook.replay.bundle.cohort import read_cohort, validate
 from rollbook.replay.engine import replay_cohort
 from rollbook.schemas.errors import RollbookError
-from rollbook.tests.frozen.reports import stages_of
-from rollbook.tests.frozen.table import Entry, Table, digest
+from rollbook.tests.frozen.reports import digest_of, stages_of
+from rollbook.tests.frozen.table import Entry, Table
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -25,10 +25,8 @@ def names() -> tuple[str, ...]:
 def frozen(name: str) -> Entry:
     """What must come out again."""
     path = DATA / name
-    files = sorted(one for one in path.rglob("*") if one.is_file())
-    parts = (part for one in files for part in (one.relative_to(path).as_posix().encode(), one.read_bytes()))
     problems = [f"{one.file} {one.field or ''}".strip() for one in validate(path).problems]
-    return {"files": digest(parts), "problems": problems, "replay": _replayed(path)}
+    return {"files": digest_of(path), "problems": problems, "replay": _replayed(path)}
 
 
 def _replayed(path: Path) -> Entry:

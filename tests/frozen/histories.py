@@ -3,26 +3,22 @@
 All below `tests/data/histories` are taken, so that none is forgotten.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import fastavro
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.ledger.fold import Ledger, SourceRecord
-from rollbook.replay.audit.audit import audit, stretch_of
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import StoredRecord
-from rollbook.replay.materialize.materialize import Wanted, materialize
-from rollbook.replay.updates.replayed import replay_history
 from rollbook.schemas.codec import decode_as
 from rollbook.schemas.records.decision import Decision
 from rollbook.tests.frozen.folded import parts, schemas_of, written_by
-from rollbook.tests.frozen.reports import stages_of
+from rollbook.tests.frozen.reports import said_of
 from rollbook.tests.frozen.table import Entry, Table, digest
 from rollbook.tests.replay.memory_log import MemoryLog
 
@@ -48,11 +44,6 @@ class History:
     @property
     def range(self) -> OffsetRange:
         return OffsetRange(self.settings.topic(Topic.LIFECYCLE), self.partition)
-
-    @property
-    def wanted(self) -> Wanted:
-        """Whatever was committed in it."""
-        return Wanted.of_range(self.range, self.settings)
 
 
 def names() -> tuple[str, ...]:
@@ -98,9 +89,7 @@ def frozen(name: str) -> Entry:
         "lifecycle": digest(part for one in history.records for part in parts(one.key, one.value)),
         "recorded_decisions": digest(history.decisions),
         **_folded(history, schemas),
-        "audit": _audited(history),
-        "updates": dict(_replayed(history)),
-        "bundles": dict(_bundles(history)),
+        **said_of(history.log, history.settings, history.range, payloads=history.has_payloads),
     }
 
 
@@ -112,44 +101,6 @@ def _folded(history: History, schemas: Mapping[str, str]) -> Entry:
         "snapshots": digest(found.snapshots),
         "written": {"rows": len(found.rows) // 4, "snapshots": len(found.snapshots)},
     }
-
-
-def _audited(history: History) -> Entry:
-    whole = stretch_of(history.log, history.settings, history.range, None)
-    report = audit(history.log, history.settings, whole, payloads=history.has_payloads).report
-    return {
-        "findings": [str(one.kind) for one in report.findings],
-        "decided": report.decided,
-        "undecided": report.undecided,
-        "heads": {one.run_id: f"{one.sequence} {one.chain}" for one in report.heads},
-        "checked": {"admits": report.checked.admits, "recordings": report.checked.recordings},
-    }
-
-
-def _replayed(history: History) -> Iterator[tuple[str, Entry]]:
-    for update in replay_history(history.log, history.wanted).updates:
-        yield (
-            f"{update.run_id} {update.update_id}",
-            {
-                "commit": update.commit,
-                "outcome": update.outcome.value,
-                "problems": [str(one.reason) for one in (*update.problems, *update.without_update)],
-                "bundles": {link.report.bundle_id: stages_of(link.report) for link in update.links},
-            },
-        )
-
-
-def _bundles(history: History) -> Iterator[tuple[str, str]]:
-    """Each bundle and each provenance, by the digest of all that it is on disk."""
-    with TemporaryDirectory() as name:
-        materialize(history.log, history.wanted, Path(name))
-        for path in sorted(Path(name).iterdir()):
-            files = sorted(one for one in (path, *path.rglob("*")) if one.is_file())
-            yield path.name, digest(part for one in files for part in (_name(one, path), one.read_bytes()))
-
-
-def _name(file: Path, of: Path) -> bytes:
-    return file.relative_to(of).as_posix().encode()
 
 
 def histories() -> Mapping[str, Callable[[], Entry]]:

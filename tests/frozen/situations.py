@@ -1,13 +1,14 @@
 """Small histories by the hundred: those that the tests of the fold tell, in which every row of the table of records and
-states is met. They are kept as records alone, each beginning with the first of a log of its own.
+states is met, and walks over all record types. They are kept as records alone, each as a log of its own.
 
-    python -m rollbook.tests.frozen.situations NAME
+    python -m rollbook.tests.frozen.situations tests NAME
+    python -m rollbook.tests.frozen.situations walks NAME
 
-records those of today's tests under a name; what is recorded is never made anew, since tests change.
+record those of today under a name. What is recorded is never made anew, since tests change.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -23,7 +24,8 @@ from rollbook.tests.processors.log import Log
 
 FOLDER = Path(__file__).parents[1] / "data" / "situations"
 SEARCHES = ("exhaustive", "walk")
-"""Checks that make up histories by the thousand; the recorded walks are theirs."""
+"""Checks that make up histories by the thousand."""
+WALKS = 24
 _SCHEMA = fastavro.parse_schema(
     {
         "type": "record",
@@ -98,11 +100,21 @@ def told_by_tests() -> Iterator[tuple[str, Log]]:
             yield from ((check.source, log) for log in told)
 
 
-def record(path: Path) -> int:
-    """Write what the tests tell today, each history once; how many records these are."""
+def told_by_walks() -> Iterator[tuple[str, Log]]:
+    """Long runs that chance leads, with several workers and learners, late records, crashes and clones."""
+    from rollbook.tests.processors.proof import walks
+
+    for seed in range(WALKS):
+        log = Log()
+        walks.run(log, walks.deep(seed))
+        yield "walks", log
+
+
+def record(path: Path, told: Iterable[tuple[str, Log]]) -> int:
+    """Write what is told today, each history once; how many records these are."""
     seen: set[tuple[SourceRecord, ...]] = set()
     by_source: dict[str, list[Log]] = {}
-    for source, log in told_by_tests():
+    for source, log in told:
         records = tuple(log.records)
         if records and records not in seen and _can_be_folded(log):
             seen.add(records)
@@ -147,6 +159,9 @@ def _can_be_folded(log: Log) -> bool:
     return True
 
 
+TOLD = {"tests": told_by_tests, "walks": told_by_walks}
+
 if __name__ == "__main__":
-    file = FOLDER / f"{sys.argv[1]}.avro"
-    print(f"{record(file):,} records, {file.stat().st_size:,} bytes")
+    of, name = sys.argv[1:]
+    file = FOLDER / f"{name}.avro"
+    print(f"{record(file, TOLD[of]()):,} records, {file.stat().st_size:,} bytes")

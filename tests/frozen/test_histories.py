@@ -1,7 +1,8 @@
-"""Recorded histories fold, audit and replay to the same bytes for ever, and so do recorded bundles."""
+"""Recorded histories fold, audit and replay to the same bytes for ever, and so do recorded archives and bundles."""
 
 import pytest
 
+from rollbook.tests.frozen.archives import ARCHIVES
 from rollbook.tests.frozen.bundles import BUNDLES
 from rollbook.tests.frozen.histories import HISTORIES
 
@@ -32,3 +33,12 @@ def test_a_recorded_bundle_replays_as_it_was_frozen(name: str) -> None:
     kept = BUNDLES.kept().get(name)
     assert kept is not None, NEW
     assert BUNDLES.of_today(name) == kept, HOW
+
+
+@pytest.mark.parametrize("name", ARCHIVES.names())
+def test_a_recorded_archive_is_read_as_it_was_frozen(name: str) -> None:
+    kept = ARCHIVES.kept().get(name)
+    assert kept is not None, NEW
+    assert ARCHIVES.of_today(name) == kept, HOW
+    assert (kept["audit"]["findings"], kept["verified"], kept["audit"]["undecided"]) == ([], [], 0)
+    assert kept["audit"]["decided"] > 20
