@@ -1,10 +1,11 @@
 """A recorded history: the lifecycle records of a demo's run and the decisions they got, in one Avro container file.
 
-Until the formats are frozen it is made anew whenever a record or a rule changes (about a minute):
+It is frozen, and never made anew. One more is recorded, about a minute, by
 
-    python -m rollbook.tests.demo.recorded
+    python -m rollbook.tests.demo.recorded NAME
 """
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -80,13 +81,16 @@ def record_history(settings: Settings, run_id: str, path: Path) -> None:
 
 def main() -> None:
     """Run a demo and record it."""
+    path = PATH.with_stem(sys.argv[1])
+    if path.exists():
+        sys.exit(f"{path.name} is frozen: give the new one another name")
     with TemporaryDirectory() as folder:
         result = run_demo(DemoConfig(), Path(folder) / "demo", Console(stderr=True), keep=True)
         try:
-            record_history(result.cluster.settings, result.plan.run_id, PATH)
+            record_history(result.cluster.settings, result.plan.run_id, path)
         finally:
             stop_daemon(result.folder.broker)
-    print(f"{PATH}: {PATH.stat().st_size:,} bytes")
+    print(f"{path}: {path.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Recorded histories of every record type, with the decisions they got, written anew by
+"""Recorded histories of every record type, with the decisions they got, written by
 
     python -m rollbook.tests.processors.proof.recorded
 
-Until the formats are frozen that is right whenever a record or a rule changes; afterwards it never is.
+They are frozen: those that are there are never made anew, and `tests/frozen` takes up one that is added.
 One Avro container file a history, as the recorded demo's: offset, key, record and decision, byte for byte.
 """
 
@@ -115,7 +115,7 @@ def write(name: str, log: Log) -> None:
         for record, folded in zip(log.records, log.folded, strict=True)
     ]
     metadata = {"partition": str(log.partition), "topic_partitions": str(log.topic_partitions)}
-    with (FOLDER / f"{name}.avro").open("wb") as file:
+    with (FOLDER / f"{name}.avro").open("xb") as file:
         fastavro.writer(file, _SCHEMA, rows, codec="deflate", metadata=metadata, sync_marker=b"rollbook-history")
 
 
@@ -135,5 +135,7 @@ def read(name: str) -> tuple[Log, list[bytes]]:
 
 if __name__ == "__main__":
     for written, of in histories().items():
+        if (FOLDER / f"{written}.avro").exists():
+            continue
         write(written, of)
         print(f"{written}: {len(of.records)} records")
