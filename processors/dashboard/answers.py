@@ -41,7 +41,10 @@ class Status(Answer):
     """The dashboard itself."""
 
     version: str = Field(description="Version of rollbook.")
-    instance: str = Field(description="Changes with each start of the dashboard.")
+    instance: str = Field(
+        description="Changes with each start of the dashboard, and where it reads everything anew: what was told "
+        "before is void."
+    )
     now_ms: int = Field(description="The dashboard's clock.")
     reading: Reading = Field(description="waiting, catching_up, live or cut_off.")
     fault: str = Field(description="What keeps it from reading, and what to do; empty while it reads.")
@@ -57,6 +60,10 @@ class RunLine(Answer):
     first_ms: int = Field(description="Time of its first decision that was read.")
     last_ms: int = Field(description="Time of its last decision.")
     decisions: int = Field(description="Sequence of its last decision.")
+    since: int = Field(
+        description="Sequence of its first decision that is counted: above 1 where it had given its place to a busier "
+        "run, or the topic does not go back further."
+    )
     closed: bool = Field(description="Whether it is closed.")
     active_version: int | None = Field(description="Its active policy.")
     ready: int | None = Field(description="Trajectories that wait to be trained on; none: no snapshot yet.")

@@ -46,6 +46,7 @@ class RunView:
         self.run_id = run_id
         self.partition = partition
         self.sequence = 0
+        self.since = 0
         self.first_ms = 0
         self.last_ms = 0
         self.closed = False
@@ -62,7 +63,7 @@ class RunView:
     def seen(self, sequence: int, at_ms: int) -> None:
         """A decision was read."""
         if not self.sequence:
-            self.first_ms = at_ms
+            self.first_ms, self.since = at_ms, sequence
         self.sequence = sequence
         self.last_ms = max(self.last_ms, at_ms)
         self._sequences.mark(sequence, at_ms)
@@ -114,6 +115,7 @@ class RunView:
             first_ms=self.first_ms,
             last_ms=self.last_ms,
             decisions=self.sequence,
+            since=self.since,
             closed=self.closed,
             active_version=None if active is None else active.version,
             ready=None if snapshot is None else all_ready(snapshot),

@@ -71,6 +71,7 @@ def frame(
         first_ms=over_time.windows[0].start_ms,
         last_ms=NOW_MS - 400,
         decisions=48_211,
+        since=1,
         closed=False,
         active_version=26,
         ready=491,
