@@ -43,7 +43,7 @@ PAGES = (
     Page("doctor.md", "what `rollbook doctor` looks at", doctor),
     Page("commands.md", "every command, its arguments and options", commands),
     Page("settings.md", "every environment variable", settings),
-    Page("metrics.md", "every metric of the processor", metrics),
+    Page("metrics.md", "every metric of the processor and of the dashboard", metrics),
     Page("errors.md", "every error of Kafka, and who acts", errors),
     Page("stages.md", "the stages of replay: inputs, outputs, tolerance, and how each comes out", stages),
     *(
