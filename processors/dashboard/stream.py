@@ -56,11 +56,8 @@ class Frames:
 
     async def keep_turning(self) -> None:
         """Once a second: what is new is told."""
-        clock = asyncio.get_running_loop().time
-        at = clock()
         while True:
-            at = max(at + TICK_S, clock())  # after a pause of the process no moments are made up for
-            await asyncio.sleep(at - clock())
+            await asyncio.sleep(TICK_S)
             self._made.clear()
             news = self._shared.news()
             if news != self._news:
