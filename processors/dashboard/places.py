@@ -11,26 +11,26 @@ MOST_MENTIONS = 1 << 18
 
 
 class Times:
-    """The times of a partition's offsets (or a run's sequences), to a tenth of a second; coarser the older they are,
-    once there are very many."""
+    """The times of a partition's offsets (or a run's sequences), to a tenth of a second; coarser by twice each time
+    that there are too many: to a second after a day, with the usual number."""
 
     def __init__(self, most: int = MOST_MARKS) -> None:
         self._most = most
         self._places = array("q")
         self._times = array("q")
-        self._last = -APART_MS
+        self._apart_ms = APART_MS
+        self._last = -(2**62)
 
     def mark(self, place: int, time_ms: int) -> None:
         """What was read; places rise."""
-        if -APART_MS < time_ms - self._last < APART_MS:
+        if -self._apart_ms < time_ms - self._last < self._apart_ms:
             return
         self._last = time_ms
         self._places.append(place)
         self._times.append(time_ms)
         if len(self._places) > self._most:
-            half = self._most // 2
-            self._places = self._places[:half:2] + self._places[half:]
-            self._times = self._times[:half:2] + self._times[half:]
+            self._places, self._times = self._places[::2], self._times[::2]
+            self._apart_ms *= 2
 
     def of(self, place: int) -> int | None:
         """The time of a place; None before the first."""
@@ -43,14 +43,19 @@ class Mentions:
 
     def __init__(self, most: int = MOST_MENTIONS) -> None:
         self._most = most
-        self._names = array("q", bytes(8 * most))
-        self._offsets = array("q", bytes(8 * most))
+        self._names = array("q")
+        self._offsets = array("q")
         self._next = 0
 
     def add(self, name: bytes, offset: int) -> None:
-        at = self._next % self._most
-        self._names[at] = hash(name)
-        self._offsets[at] = offset
+        """A decision names it."""
+        if self._next < self._most:
+            self._names.append(hash(name))
+            self._offsets.append(offset)
+        else:
+            at = self._next % self._most
+            self._names[at] = hash(name)
+            self._offsets[at] = offset
         self._next += 1
 
     @property
@@ -60,6 +65,5 @@ class Mentions:
 
     def of(self, name: bytes) -> tuple[int, ...]:
         """Where it is named, ascending."""
-        used = min(self._next, self._most)
-        hits = np.flatnonzero(np.frombuffer(self._names, dtype=np.int64, count=used) == hash(name))
+        hits = np.flatnonzero(np.frombuffer(self._names, dtype=np.int64) == hash(name)) if self._names else ()
         return tuple(sorted({self._offsets[int(at)] for at in hits}))
