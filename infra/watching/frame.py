@@ -11,6 +11,7 @@ from rollbook.infra.watching.sections import open_updates, ready, refused, worke
 from rollbook.infra.watching.seen import Seen
 from rollbook.infra.watching.words import age, rate, share
 from rollbook.processors.dashboard.answers import Reading
+from rollbook.replay.text import plural
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.decision import FreshnessSnapshot
 
@@ -104,8 +105,8 @@ def _room(snapshot: FreshnessSnapshot) -> Iterator[Text]:
     if snapshot.capacity is None:
         yield Text("capacity not known yet", style=Tone.QUIET.value)
     else:
-        rows = "" if snapshot.rows_per_update is None else f" x {snapshot.rows_per_update:,} rows"
-        room = f"{snapshot.capacity:,} ({snapshot.updates_left:,} updates{rows})"
+        rows = "" if snapshot.rows_per_update is None else f" of {plural(snapshot.rows_per_update, 'row')}"
+        room = f"{snapshot.capacity:,} ({plural(snapshot.updates_left, 'update')}{rows})"
         yield joined("capacity ", Text(room, style=(Tone.STRONG if snapshot.capacity else Tone.LOOK).value))
     lags = ", ".join(f"{one.count:,} at lag {one.lag}" for one in snapshot.consumed_by_lag[:3])
     consumed = snapshot.consumed_lag_unknown + sum(one.count for one in snapshot.consumed_by_lag)

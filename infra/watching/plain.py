@@ -8,7 +8,7 @@ from pydantic_core import to_jsonable_python
 from rollbook.infra.watching.seen import Seen
 from rollbook.infra.watching.words import age, rate, share
 from rollbook.processors.dashboard.answers import Reading
-from rollbook.replay.text import visible
+from rollbook.replay.text import plural, visible
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.decision import FreshnessSnapshot
 
@@ -42,7 +42,7 @@ def _figures(seen: Seen) -> Iterator[str]:
     yield f"consumed {_consumed(snapshot)}"
     yield f"refused {sum(one.count for one in snapshot.refusals)}"
     yield f"failed {sum(one.count for one in snapshot.failures)}"
-    yield f"{snapshot.workers_behind} workers behind, {snapshot.in_doubt_count} updates in doubt"
+    yield f"{plural(snapshot.workers_behind, 'worker')} behind, {plural(snapshot.in_doubt_count, 'update')} in doubt"
     yield f"{rate(seen.minutes.per_second('decided'))} decisions/s, {share(seen.minutes.admitted_share)} admitted"
 
 
