@@ -14,11 +14,12 @@ from rollbook.tests.frozen.archives import ARCHIVES
 from rollbook.tests.frozen.bundles import BUNDLES
 from rollbook.tests.frozen.formats import FORMATS
 from rollbook.tests.frozen.histories import HISTORIES
+from rollbook.tests.frozen.rules import RULES
 from rollbook.tests.frozen.schemas import SCHEMAS
 from rollbook.tests.frozen.situations import SITUATIONS
 from rollbook.tests.frozen.table import Table, Thawed
 
-TABLES: tuple[Table, ...] = (SCHEMAS, FORMATS, BUNDLES, HISTORIES, SITUATIONS, ARCHIVES)
+TABLES: tuple[Table, ...] = (SCHEMAS, RULES, FORMATS, BUNDLES, HISTORIES, SITUATIONS, ARCHIVES)
 
 
 def main(arguments: Sequence[str] | None = None, tables: Sequence[Table] = TABLES) -> int:
