@@ -27,6 +27,7 @@ from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.freshness import snapshot
 from rollbook.schemas.codec import encode
+from rollbook.schemas.records.decision import Decision
 from rollbook.tests.benchmarks.long_run import LongRun, Unkept
 from rollbook.tests.session_broker import own_topics
 
@@ -64,12 +65,19 @@ class Load:
     """Of one core, the dashboard's process alone."""
 
 
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Memory while the log grows, a page of its run open in no browser."""
+
+    records: tuple[int, ...]
+    mib: tuple[float, ...]
+
+
 class Written:
     """Decisions of a run as long as is asked for, in batches, each with the snapshot after it."""
 
     def __init__(self) -> None:
-        self._log = Unkept()
-        self._log.folded = Kept()
+        self._log = Told()
         self._run = LongRun(self._log, run=RUN, single=True)
         self._versions = self._run.versions(10**9)
 
@@ -77,18 +85,28 @@ class Written:
         kept: list[bytes] = []
         while True:
             next(self._versions)
-            kept += self._log.folded.take()
+            kept += self._log.take()
             while len(kept) >= A_BATCH:
                 yield kept[:A_BATCH], encode(snapshot(self._run.history.run))
                 kept = kept[A_BATCH:]
 
 
-class Kept(list[Any]):
-    """Folded records, until they are taken."""
+class Told(Unkept):
+    """A log that keeps decisions until they are taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[bytes] = []
+
+    def append(self, key: bytes | None, value: bytes | None) -> Decision:
+        """Fold a record."""
+        decision = super().append(key, value)
+        self.told.append(self.folded[-1].encoded)
+        return decision
 
     def take(self) -> list[bytes]:
-        found = [folded.encoded for folded in self]
-        self.clear()
+        """The decisions since the last time."""
+        found, self.told = self.told, []
         return found
 
 
@@ -97,7 +115,12 @@ class Writer:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        config = {"transactional.id": "benchmark", "linger.ms": 5, "queue.buffering.max.messages": 1_000_000}
+        config = {
+            "transactional.id": "benchmark",
+            "linger.ms": 5,
+            "queue.buffering.max.messages": 1_000_000,
+            "log_level": 0,
+        }
         self._producer = Producer(settings.client(config))
         self._producer.init_transactions(30)
 
@@ -177,6 +200,25 @@ def catch_up(settings: Settings, records: int) -> CatchUp:
         return CatchUp(records, seconds, (records - first) / seconds, plain, mib(pid, "VmHWM"))
 
 
+def growth(settings: Settings, records: int, looks: int = 10) -> Growth:
+    """Write so many while it reads."""
+    writer, written, began_ms = Writer(settings), 0, int(time.time() * 1000)
+    at: list[int] = []
+    found: list[float] = []
+    with dashboard(settings) as (pid, address):
+        for decisions, last in Written().batches():
+            writer.write(decisions, last, began_ms + written * 1000 // 2500)
+            written += len(decisions)
+            if written >= records * (len(at) + 1) // looks:
+                while status(address)["records"] < written + written // A_BATCH:
+                    time.sleep(0.1)
+                at.append(written)
+                found.append(mib(pid))
+                if len(at) == looks:
+                    return Growth(tuple(at), tuple(found))
+    raise AssertionError("a run has no end")
+
+
 def load(settings: Settings, rate: int, seconds: float, browsers: int) -> Load:
     """Write at a rate, and ask each page what it shows."""
     written, sent = 0, Written().batches()
@@ -188,7 +230,7 @@ def load(settings: Settings, rate: int, seconds: float, browsers: int) -> Load:
         written += A_BATCH
         pages = [open_.enter_context(browser(f"{address}#run={RUN}&size=1s")) for _ in range(browsers)]
         for page in pages:
-            page.wait_for_function(f"({SHOWN}) >= {written}", timeout=60_000)
+            page.wait_for_function(f"() => ({SHOWN}) >= {written}", timeout=60_000)
         first_mib, first_cpu, began = mib(pid), cpu_s(pid), time.monotonic()
         took: list[float] = []
         waiting: list[tuple[int, float, int]] = []
@@ -209,7 +251,9 @@ def load(settings: Settings, rate: int, seconds: float, browsers: int) -> Load:
             (written - A_BATCH) / elapsed,
             elapsed,
             browsers,
-            *(took[min(len(took) - 1, int(len(took) * at))] * 1000 for at in (0.5, 0.99, 1.0)),
+            took[len(took) // 2] * 1000,
+            took[len(took) * 99 // 100] * 1000,
+            took[-1] * 1000,
             first_mib,
             mib(pid),
             (cpu_s(pid) - first_cpu) / elapsed,
@@ -251,6 +295,7 @@ def main() -> None:
     """Run it and print the figures."""
     parser = argparse.ArgumentParser(description="what the dashboard stands")
     parser.add_argument("--records", type=int, default=300_000, help="decisions of the log that it catches up with")
+    parser.add_argument("--growth", type=int, default=0, help="decisions that are written while it reads; 0: none")
     parser.add_argument("--rate", type=int, default=2_500, help="decisions a second of the load")
     parser.add_argument("--load-s", type=float, default=60.0, help="how long; 0: no load")
     parser.add_argument("--browsers", type=int, default=2, help="pages that are open meanwhile")
@@ -259,6 +304,9 @@ def main() -> None:
         if asked.records:
             with own_topics(broker.bootstrap_servers, 1) as settings:
                 print(json.dumps(asdict(catch_up(settings, fill(settings, asked.records)))))
+        if asked.growth:
+            with own_topics(broker.bootstrap_servers, 1) as settings:
+                print(json.dumps(asdict(growth(settings, asked.growth))))
         if asked.load_s:
             with own_topics(broker.bootstrap_servers, 1) as settings:
                 print(json.dumps(asdict(load(settings, asked.rate, asked.load_s, asked.browsers))))
