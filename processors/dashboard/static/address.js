@@ -8,7 +8,11 @@ const USUAL = "10s";
 export function read(hash = location.hash) {
   const said = new URLSearchParams(hash.replace(/^#/, ""));
   const size = said.get("size") ?? USUAL;
-  return { run: said.get("run") ?? "", size: SIZES.includes(size) ? size : USUAL, trajectory: said.get("trajectory") ?? "" };
+  return {
+    run: said.get("run") ?? "",
+    size: SIZES.includes(size) ? size : USUAL,
+    trajectory: said.get("trajectory") ?? "",
+  };
 }
 
 /** The address of a view. */

@@ -12,7 +12,9 @@ export function standing({ frameAt, trouble, troubleAt, frame }, at = performanc
   if (frame === null) return trouble && at - troubleAt > BROKEN_MS ? "unreachable" : "loading";
   const silent = at - frameAt;
   if (silent > LATE_MS || (trouble && at - troubleAt > BROKEN_MS)) return "late";
-  return { live: "live", catching_up: "catching_up", cut_off: "cut_off", waiting: "waiting" }[frame.status.reading] ?? "live";
+  return (
+    { live: "live", catching_up: "catching_up", cut_off: "cut_off", waiting: "waiting" }[frame.status.reading] ?? "live"
+  );
 }
 
 const DOTS = {
@@ -48,8 +50,7 @@ export function banners(place) {
 }
 
 function list({ standing: how, frame, frameAt, trouble }) {
-  if (how === "loading") return [];
-  if (how === "unreachable") return [["bad", "The dashboard does not answer.", trouble, "unreachable"]];
+  if (how === "loading" || how === "unreachable") return []; // The message in place of the figures tells it.
   const status = frame.status;
   if (how === "late") {
     const seconds = Math.floor((performance.now() - frameAt) / 30_000) * 30; // Said anew by a screen reader each time.
@@ -59,12 +60,20 @@ function list({ standing: how, frame, frameAt, trouble }) {
   if (how === "cut_off") {
     return [["bad", "Cut off from Kafka: what is shown was read before.", plain(status.fault), "cut_off"]];
   }
+  // In place of the figures the message says the same, with a bar.
+  if (how === "catching_up" && frame.now === null) return [];
   if (how === "catching_up") return [["note", "Catching up with the log.", progress(status), "catching_up"]];
   return how === "live" && status.fault ? [["note", "Reading, but:", short(status.fault, 400), "fault"]] : [];
 }
 
 function banner([kind, title, text, state]) {
-  return el("div", { class: `banner banner-${kind}`, data: { banner: state } }, el("strong", { text: title }), " ", el("span", { text }));
+  return el(
+    "div",
+    { class: `banner banner-${kind}`, data: { banner: state } },
+    el("strong", { text: title }),
+    " ",
+    el("span", { text }),
+  );
 }
 
 /** How far the reading is. */

@@ -22,15 +22,37 @@ export function board() {
     el(
       "div",
       { class: "board" },
-      el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Policies" }, el("table", {}, el("caption", { text: "Policies" }), head("Policy", "Hash", "State", "Acks", "Missing or wrong", "Last refusal"), policies)),
-      el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Workers" }, el("table", {}, el("caption", { text: "Workers" }), head("Worker", "Serves", "Hash", "Stands", "Reported"), workers)),
+      el(
+        "div",
+        { class: "scroll", tabindex: "0", role: "region", "aria-label": "Policies" },
+        el(
+          "table",
+          {},
+          el("caption", { text: "Policies" }),
+          head("Policy", "Hash", "State", "Acks", "Missing or wrong", "Last refusal"),
+          policies,
+        ),
+      ),
+      el(
+        "div",
+        { class: "scroll", tabindex: "0", role: "region", "aria-label": "Workers" },
+        el(
+          "table",
+          {},
+          el("caption", { text: "Workers" }),
+          head("Worker", "Serves", "Hash", "Stands", "Reported"),
+          workers,
+        ),
+      ),
     ),
     note,
   );
   const fill = whenChanged(({ activation }) => {
     const required = activation.workers.filter((one) => one.required).map((one) => one.worker_id);
     policies.replaceChildren(...activation.policies.map((one) => policyRow(one, required)));
-    workers.replaceChildren(...activation.workers.map(workerRow));
+    // Who is wrong stands first.
+    const ordered = [...activation.workers].sort((a, b) => (standing(b)[0] === "bad") - (standing(a)[0] === "bad"));
+    workers.replaceChildren(...ordered.map(workerRow));
     blank.hidden = activation.policies.length + activation.workers.length > 0;
   });
   return {
@@ -39,7 +61,10 @@ export function board() {
       fill({ activation: now.activation });
       const all = snapshot?.worker_count ?? now.activation.workers.length;
       const shown = now.activation.workers.length;
-      setText(note, `${many(shown, "worker")} shown${all > shown ? ` of ${count(all)}` : ""}. Acks count the required workers that serve this version and hash.`);
+      setText(
+        note,
+        `${many(shown, "worker")} shown${all > shown ? ` of ${count(all)}` : ""}. Acks count the required workers that serve this version and hash.`,
+      );
     },
   };
 }
@@ -53,8 +78,21 @@ function policyRow(one, required) {
     { data: { policy: one.version, state: one.state } },
     el("th", { scope: "row", text: `v${one.version}` }),
     el("td", {}, hash(one.artifact_hash)),
-    el("td", {}, el("span", { class: `state state-${one.state}` }, el("span", { "aria-hidden": "true", text: `${STATES[one.state] ?? ""} ` }), name(one.state, 16))),
-    el("td", { class: "number", text: required.length ? `${acked.length}/${required.length}` : String(one.acks.length), data: { figure: `acks_v${one.version}`, value: acked.length } }),
+    el(
+      "td",
+      {},
+      el(
+        "span",
+        { class: `state state-${one.state}` },
+        el("span", { "aria-hidden": "true", text: `${STATES[one.state] ?? ""} ` }),
+        name(one.state, 16),
+      ),
+    ),
+    el("td", {
+      class: "number",
+      text: required.length ? `${acked.length}/${required.length}` : String(one.acks.length),
+      data: { figure: `acks_v${one.version}`, value: acked.length },
+    }),
     el("td", {}, ...missing(one, without)),
     el("td", {}, ...refusal(one)),
   );
@@ -69,7 +107,12 @@ function missing(one, without) {
 function refusal(one) {
   if (!one.refused) return [];
   return [
-    el("span", { class: "mark-inline" }, el("span", { "aria-hidden": "true", text: "◆ " }), name(one.refused.replaceAll("_", " "), 40)),
+    el(
+      "span",
+      { class: "mark-inline" },
+      el("span", { "aria-hidden": "true", text: "◆ " }),
+      name(one.refused.replaceAll("_", " "), 40),
+    ),
     el("span", { class: "muted", text: ` ${moment(one.refused_ms)}` }),
     ...names("missing", one.missing_workers),
     ...names("mismatched", one.mismatched_workers),
@@ -80,7 +123,13 @@ function names(label, list) {
   if (list.length === 0) return [];
   const left = list.length - MOST_NAMES;
   return [
-    el("div", { class: "names" }, el("span", { class: "muted", text: `${label}: ` }), ...list.slice(0, MOST_NAMES).flatMap((one, i) => [i ? ", " : "", name(one, 28)]), left > 0 ? ` and ${count(left)} more` : ""),
+    el(
+      "div",
+      { class: "names" },
+      el("span", { class: "muted", text: `${label}: ` }),
+      ...list.slice(0, MOST_NAMES).flatMap((one, i) => [i ? ", " : "", name(one, 28)]),
+      left > 0 ? ` and ${count(left)} more` : "",
+    ),
   ];
 }
 
@@ -91,8 +140,18 @@ function workerRow(one) {
     el("th", { scope: "row" }, name(one.worker_id, 28)),
     el("td", { text: one.version === null ? "–" : `v${one.version}` }),
     el("td", {}, one.artifact_hash ? hash(one.artifact_hash) : "–"),
-    el("td", {}, el("span", { class: `state state-${standing(one)[0]}` }, el("span", { "aria-hidden": "true", text: `${standing(one)[1]} ` }), standing(one)[2]), one.failure ? el("div", { class: "names" }, name(one.failure, 120)) : null),
-    el("td", { text: moment(one.reported_ms) }),
+    el(
+      "td",
+      {},
+      el(
+        "span",
+        { class: `state state-${standing(one)[0]}` },
+        el("span", { "aria-hidden": "true", text: `${standing(one)[1]} ` }),
+        standing(one)[2],
+      ),
+      one.failure ? el("div", { class: "names" }, name(one.failure, 120)) : null,
+    ),
+    el("td", { class: "nowrap", text: moment(one.reported_ms) }),
   );
 }
 

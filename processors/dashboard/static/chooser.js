@@ -27,7 +27,13 @@ export function chooser(choose) {
     "aria-autocomplete": "list",
     on: { focus: () => input.select(), click: open, input: () => open(), keydown: key, blur: () => close() },
   });
-  const node = el("div", { class: "chooser" }, el("label", { for: "run", text: "Run" }), input, el("div", { class: "run-pop" }, list, note));
+  const node = el(
+    "div",
+    { class: "chooser" },
+    el("label", { for: "run", text: "Run" }),
+    input,
+    el("div", { class: "run-pop" }, list, note),
+  );
   return { node, draw };
 
   function draw(answer, run, clockMs) {
@@ -54,7 +60,8 @@ export function chooser(choose) {
 
   function found() {
     const asked = input.value.trim().toLowerCase();
-    const all = asked === "" || input.value === current ? runs : runs.filter((one) => one.run_id.toLowerCase().includes(asked));
+    const all =
+      asked === "" || input.value === current ? runs : runs.filter((one) => one.run_id.toLowerCase().includes(asked));
     return all.slice(0, MOST);
   }
 
@@ -127,9 +134,17 @@ export function chooser(choose) {
 /** The lengths of the windows as a group of radio buttons. */
 export function sizeChooser(sizes, names, choose) {
   const buttons = new Map(
-    sizes.map((size) => [size, el("input", { type: "radio", name: "size", value: size, on: { change: () => choose(size) } })]),
+    sizes.map((size) => [
+      size,
+      el("input", { type: "radio", name: "size", value: size, on: { change: () => choose(size) } }),
+    ]),
   );
   const labels = [...buttons].map(([size, input]) => el("label", {}, input, el("span", { text: names[size] })));
-  const node = el("fieldset", { class: "sizes" }, el("legend", { class: "visually-hidden", text: "Length of a window" }), ...labels);
+  const node = el(
+    "fieldset",
+    { class: "sizes" },
+    el("legend", { class: "visually-hidden", text: "Length of a window" }),
+    ...labels,
+  );
   return { node, draw: (size) => (buttons.get(size).checked = true) };
 }

@@ -6,7 +6,13 @@ const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFracti
 const clocks = {
   short: new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" }),
   long: new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" }),
-  day: new Intl.DateTimeFormat("en-GB", { day: "2-digit", month: "short", hour: "2-digit", minute: "2-digit" }),
+  day: new Intl.DateTimeFormat("en-GB", {
+    day: "2-digit",
+    month: "short",
+    hour: "2-digit",
+    minute: "2-digit",
+    second: "2-digit",
+  }),
 };
 
 export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
@@ -34,7 +40,11 @@ export function span(seconds) {
   const s = Math.max(0, seconds);
   if (s < 10) return `${decimal(s, 1)} s`;
   if (s < 60) return `${Math.round(s)} s`;
-  const units = [[86_400, "d", 3_600, "h"], [3_600, "h", 60, "min"], [60, "min", 1, "s"]];
+  const units = [
+    [86_400, "d", 3_600, "h"],
+    [3_600, "h", 60, "min"],
+    [60, "min", 1, "s"],
+  ];
   const [big, bigName, small, smallName] = units.find(([size]) => s >= size);
   const rest = Math.floor((s % big) / small);
   return `${Math.floor(s / big)} ${bigName}${rest ? ` ${rest} ${smallName}` : ""}`;

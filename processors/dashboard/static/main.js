@@ -3,11 +3,13 @@
 import { SIZES, SIZE_NAMES, go, read } from "./address.js";
 import { banners, connection, lastDecision, standing } from "./banner.js";
 import { board } from "./board.js";
+import { admission, failures } from "./charts/admission.js";
 import { Card } from "./charts/card.js";
 import { drift, driftFloor } from "./charts/drift.js";
 import { heat } from "./charts/heat.js";
-import { admission, failures, refusals, throughput } from "./charts/overtime.js";
 import { consumed, queue } from "./charts/queue.js";
+import { refusals } from "./charts/refusals.js";
+import { throughput } from "./charts/throughput.js";
 import { took } from "./charts/took.js";
 import { updates } from "./charts/updates.js";
 import { chooser, sizeChooser } from "./chooser.js";
@@ -35,7 +37,7 @@ const store = new Store();
 const page = { frame: null, frameAt: null, trouble: "", troubleAt: 0 };
 let view = read();
 let colours = palette();
-let changed = false;
+let due = 0;
 let drawnAt = -Infinity;
 
 const runChooser = chooser((run) => go({ ...view, run, trajectory: "" }));
@@ -55,7 +57,7 @@ const stream = new Stream({ frame: take, trouble });
 
 build();
 follow();
-setInterval(tick, TICK_MS);
+setInterval(stand, TICK_MS);
 
 function build() {
   $("chooser").replaceWith(runChooser.node);
@@ -92,6 +94,7 @@ function follow() {
   if (before.run !== view.run || before.size !== view.size) store.forget();
   if (before.trajectory !== view.trajectory) scrollTo(0, 0);
   redraw();
+  drawnAt = -Infinity; // The frame that was just asked for waits for nothing.
 }
 
 function take(frame, first) {
@@ -104,20 +107,16 @@ function take(frame, first) {
     go({ ...view, run: runs[0].run_id }, { replace: true });
     return;
   }
-  changed = true;
-  // A frame a second at most, but the first after a pause at once.
-  if (performance.now() - drawnAt > TICK_MS * 0.7) redraw();
+  // Drawn once a second at most, the first after a pause at once.
+  const wait = drawnAt + TICK_MS - performance.now();
+  if (wait <= 0) redraw();
+  else due ||= setTimeout(redraw, wait);
 }
 
 function trouble(text) {
   if (!page.trouble) page.troubleAt = performance.now();
   page.trouble = plain(text);
   stand();
-}
-
-function tick() {
-  if (changed) redraw();
-  else stand();
 }
 
 function recolour() {
@@ -132,12 +131,14 @@ function stand() {
   document.body.dataset.standing = page.standing;
   dot(page);
   showBanners(page);
-  const frame = page.frame;
-  if (frame !== null && store.now !== null) setText(runNote, lastDecision(store.now.run, frame.status.now_ms));
+  if (page.frame === null) show();
+  else if (store.now !== null)
+    setText(runNote, lastDecision(store.now.run, page.frame.status.now_ms + performance.now() - page.frameAt));
 }
 
 function redraw() {
-  changed = false;
+  clearTimeout(due);
+  due = 0;
   drawnAt = performance.now();
   stand();
   show();
@@ -169,7 +170,14 @@ function figures(frame) {
   const now = store.now;
   drawTitle(now.run.run_id);
   headline.draw(store);
-  const context = { slots: store.slots(NARROW.matches ? 120 : 360), snapshot: now.snapshot, totals: now.totals, now, nowMs: frame.status.now_ms, colours };
+  const context = {
+    slots: store.slots(NARROW.matches ? 120 : 360),
+    snapshot: now.snapshot,
+    totals: now.totals,
+    now,
+    nowMs: frame.status.now_ms,
+    colours,
+  };
   for (const card of cards.values()) {
     card.show(context);
     card.draw();

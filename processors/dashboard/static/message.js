@@ -10,7 +10,9 @@ const SHOWN = 12;
 
 /** `show(page, view)` fills the place. */
 export function message(place) {
-  const fill = whenChanged((said) => place.replaceChildren(el("div", { class: "message", data: { message: said.kind } }, ...parts(said))));
+  const fill = whenChanged((said) =>
+    place.replaceChildren(el("div", { class: "message", data: { message: said.kind } }, ...parts(said))),
+  );
   return (page, view) => fill(what(page, view));
 }
 
@@ -18,8 +20,16 @@ function what({ frame, trouble }, view) {
   if (frame === null) return { kind: "unreachable", trouble };
   const { status, runs } = frame;
   if (status.reading === "waiting") return { kind: "waiting", fault: status.fault, prefix: status.topic_prefix };
-  if (status.reading === "catching_up") return { kind: "catching_up", records: status.records, behind: status.behind, run: view.run };
-  if (view.run) return { kind: "unknown_run", run: view.run, size: view.size, leftOut: runs.left_out, runs: runs.runs.slice(0, SHOWN).map((one) => one.run_id) };
+  if (status.reading === "catching_up")
+    return { kind: "catching_up", records: status.records, behind: status.behind, run: view.run };
+  if (view.run)
+    return {
+      kind: "unknown_run",
+      run: view.run,
+      size: view.size,
+      leftOut: runs.left_out,
+      runs: runs.runs.slice(0, SHOWN).map((one) => one.run_id),
+    };
   return { kind: "empty", prefix: status.topic_prefix };
 }
 
@@ -28,25 +38,53 @@ function parts(said) {
   const code = (...lines) => el("pre", { tabindex: "0" }, el("code", { text: lines.join("\n") }));
   switch (said.kind) {
     case "unreachable":
-      return [el("h2", { text: "The dashboard does not answer" }), text(said.trouble), text("This page tries again by itself.")];
+      return [
+        el("h2", { text: "The dashboard does not answer" }),
+        text(said.trouble),
+        text("This page tries again by itself."),
+      ];
     case "waiting":
-      return [el("h2", { text: "Waiting for Kafka" }), text(plain(said.fault) || "No broker, or no topics yet."), text(`It reads the topics ${plain(said.prefix)}decisions and ${plain(said.prefix)}freshness, and begins by itself once they are there.`)];
+      return [
+        el("h2", { text: "Waiting for Kafka" }),
+        text(plain(said.fault) || "No broker, or no topics yet."),
+        text(
+          `It reads the topics ${plain(said.prefix)}decisions and ${plain(said.prefix)}freshness, and begins by itself once they are there.`,
+        ),
+      ];
     case "catching_up":
-      return [el("h2", { text: "Catching up with the log" }), el("progress", progressOf(said)), text(progress(said)), said.run ? el("p", {}, "Nothing of ", name(said.run, 60), " so far.") : null];
+      return [
+        el("h2", { text: "Catching up with the log" }),
+        el("progress", progressOf(said)),
+        text(progress(said)),
+        said.run ? el("p", {}, "Nothing of ", name(said.run, 60), " so far.") : null,
+      ];
     case "unknown_run":
       return [
         el("h2", {}, "Nothing is known of run ", name(said.run, 60)),
-        text(said.leftOut ? `${many(said.leftOut, "run")} gave their place to busier ones; rollbook freshness RUN shows those.` : "No decision about it was read. It appears here with its first one."),
+        text(
+          said.leftOut
+            ? `${many(said.leftOut, "run")} gave their place to busier ones; rollbook freshness RUN shows those.`
+            : "No decision about it was read. It appears here with its first one.",
+        ),
         said.runs.length ? el("p", { text: "Runs that are known:" }) : null,
-        el("ul", {}, ...said.runs.map((run) => el("li", {}, el("a", { href: link({ run, size: said.size }) }, name(run, 60))))),
+        el(
+          "ul",
+          {},
+          ...said.runs.map((run) => el("li", {}, el("a", { href: link({ run, size: said.size }) }, name(run, 60)))),
+        ),
       ];
     default:
       return [
         el("h2", { text: "No runs yet" }),
-        text(`A run appears here with its first decision on ${plain(said.prefix)}decisions. A processor must run, and something must report to it. To see all of it at work:`),
+        text(
+          `A run appears here with its first decision on ${plain(said.prefix)}decisions. A processor must run, and something must report to it. To see all of it at work:`,
+        ),
         code("rollbook demo"),
       ];
   }
 }
 
-const progressOf = ({ records, behind }) => (behind === null ? { "aria-label": "Catching up" } : { "aria-label": "Catching up", max: records + behind || 1, value: records });
+const progressOf = ({ records, behind }) =>
+  behind === null
+    ? { "aria-label": "Catching up" }
+    : { "aria-label": "Catching up", max: records + behind || 1, value: records };

@@ -68,4 +68,5 @@ export const countOf = (counts, name) => counts.find((one) => one.name === name)
 export const total = (counts) => counts.reduce((sum, one) => sum + one.count, 0);
 
 /** Rows that Reserve and Admit refused; elsewhere a refusal is a record's. */
-export const rowsRefused = (refusals) => total(refusals.filter(({ record_type: of }) => of === "Reserve" || of === "Admit"));
+export const rowsRefused = (refusals) =>
+  total(refusals.filter(({ record_type: of }) => of === "Reserve" || of === "Admit"));

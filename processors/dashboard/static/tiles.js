@@ -1,7 +1,7 @@
 // The headline figures with their limits. What is at or beyond its limit says so by icon and words, not by colour alone.
 
 import { el, setText } from "./dom.js";
-import { NONE, count, decimal, many, nats, span } from "./format.js";
+import { NONE, count, decimal, nats, span } from "./format.js";
 import { countOf, rowsRefused, total } from "./state.js";
 import { short } from "./text.js";
 
@@ -21,7 +21,10 @@ const TILES = [
     text: (v) => (v === undefined ? NONE : `v${v}`),
     below: ({ s }) => [
       ["learner_version", "learner's v", s.learner_policy?.version, (v) => v ?? NONE],
-      [null, s.active_policy ? short(s.active_policy.artifact_hash, 14) : "nothing is active yet"],
+      [
+        null,
+        s.active_policy ? short(s.active_policy.artifact_hash.replace(/^sha256:/, ""), 14) : "nothing is active yet",
+      ],
     ],
   },
   {
@@ -61,8 +64,11 @@ const TILES = [
     label: "Mean lag of the ready",
     value: ({ s }) => s.mean_lag,
     text: (v) => decimal(v),
-    below: ({ s }) => [[null, `limit ${s.max_lag}, in ${s.lag_unit === "depth" ? "policies (depth)" : "updates (ordinal)"}`]],
-    mark: ({ s }) => (s.mean_lag === null || s.mean_lag < s.max_lag || s.mean_lag === 0 ? "" : s.mean_lag > s.max_lag ? "beyond" : "at"),
+    below: ({ s }) => [
+      [null, `limit ${s.max_lag}, in ${s.lag_unit === "depth" ? "policies (depth)" : "updates (ordinal)"}`],
+    ],
+    mark: ({ s }) =>
+      s.mean_lag === null || s.mean_lag < s.max_lag || s.mean_lag === 0 ? "" : s.mean_lag > s.max_lag ? "beyond" : "at",
   },
   {
     id: "capacity",
@@ -72,8 +78,8 @@ const TILES = [
       s.capacity === null
         ? [[null, "not known before the first update"]]
         : [
-            ["rows_per_update", "", s.rows_per_update, (v) => `${count(v)} rows an update`],
-            ["updates_left", "", s.updates_left, (v) => `${many(v, "update")} left`],
+            ["rows_per_update", "", s.rows_per_update, count, " rows an update"],
+            ["updates_left", "", s.updates_left, count, s.updates_left === 1 ? " update left" : " updates left"],
           ],
     mark: ({ s }) => (s.capacity === 0 ? "at" : ""),
     markWords: "workers should pause",
@@ -82,7 +88,7 @@ const TILES = [
     id: "workers_behind",
     label: "Workers behind",
     value: ({ s }) => s.workers_behind,
-    below: ({ s }) => [["worker_count", "of ", s.worker_count, (v) => many(v, "worker")]],
+    below: ({ s }) => [["worker_count", "of ", s.worker_count, count, s.worker_count === 1 ? " worker" : " workers"]],
     mark: ({ s }) => (s.workers_behind > 0 ? "look" : ""),
     markWords: "not on the active policy",
   },
@@ -90,7 +96,10 @@ const TILES = [
     id: "open_update_count",
     label: "Open updates",
     value: ({ s }) => s.open_update_count,
-    below: ({ s, now, nowMs }) => [["in_doubt_count", "in doubt ", s.in_doubt_count], [null, leaseEnd(now.updates, nowMs)]],
+    below: ({ s, now, nowMs }) => [
+      ["in_doubt_count", "in doubt ", s.in_doubt_count],
+      [null, leaseEnd(now.updates, nowMs)],
+    ],
     mark: ({ s }) => (s.in_doubt_count > 0 ? "look" : ""),
     markWords: "in doubt",
   },
@@ -100,8 +109,13 @@ const TILES = [
     value: ({ s }) => s.max_mean_abs_log_ratio,
     text: (v) => `${nats(v)} nats`,
     below: ({ s }) => [
-      ["drift_gate", "gate ", s.drift_gate, (v) => v],
-      ["drift_floor", "floor ", lastFloor(s)?.mean_abs_log_ratio, (v) => (v === undefined ? NONE : `${nats(v)} (v${lastFloor(s).version})`)],
+      ["drift_gate", "gate ", s.drift_gate, (v) => short(v, 16)],
+      [
+        "drift_floor",
+        "floor ",
+        lastFloor(s)?.mean_abs_log_ratio,
+        (v) => (v === undefined ? NONE : `${nats(v)} (v${lastFloor(s).version})`),
+      ],
     ],
     mark: ({ s }) => floorMark(s),
     markWords: "floor near the threshold",
@@ -111,7 +125,7 @@ const TILES = [
     label: "Consumed",
     soFar: true,
     value: ({ t }) => countOf(t.stages, "consumed"),
-    below: ({ t }) => [["generated", "of ", countOf(t.stages, "generated"), (v) => `${count(v)} generated`]],
+    below: ({ t }) => [["generated", "of ", countOf(t.stages, "generated"), count, " generated"]],
   },
   {
     id: "refused",
@@ -192,9 +206,9 @@ class Tile {
 
 const markWords = (tile, mark) => (tile.markWords ? tile.markWords : MARKS[mark].words);
 
-function part([figure, text, value, as = count]) {
+function part([figure, text, value, as = count, after = null]) {
   if (figure === null) return el("span", { text });
-  return el("span", {}, text, el("b", { text: String(as(value)), data: { figure, value: value ?? "" } }));
+  return el("span", {}, text, el("b", { text: String(as(value)), data: { figure, value: value ?? "" } }), after);
 }
 
 const lastFloor = (s) => s.drift_floor.at(-1);

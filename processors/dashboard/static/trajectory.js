@@ -19,8 +19,22 @@ export function trajectoryView(place) {
       const answer = await ask(run, id);
       if (asked !== key) return;
       if (answer.problem !== undefined) {
-        const again = el("button", { type: "button", text: "Try again", on: { click: () => ((asked = ""), void this.show(view)) } });
-        fill(el("div", { class: "banner banner-bad", data: { banner: "trajectory" } }, el("strong", { text: "No history." }), " ", el("span", { text: plain(answer.problem) }), " ", again));
+        const again = el("button", {
+          type: "button",
+          text: "Try again",
+          on: { click: () => ((asked = ""), void this.show(view)) },
+        });
+        fill(
+          el(
+            "div",
+            { class: "banner banner-bad", data: { banner: "trajectory" } },
+            el("strong", { text: "No history." }),
+            " ",
+            el("span", { text: plain(answer.problem) }),
+            " ",
+            again,
+          ),
+        );
       } else fill(...history(answer));
     },
     leave() {
@@ -42,7 +56,13 @@ async function ask(run, id) {
 
 function heading(view) {
   const title = el("h2", { id: "trajectory-title", tabindex: "-1" }, "Trajectory ", name(view.trajectory, 80));
-  return el("header", { class: "history-head" }, el("a", { class: "back", href: link({ ...view, trajectory: "" }) }, "← All figures"), title, el("p", { class: "muted" }, "of run ", name(view.run, 80)));
+  return el(
+    "header",
+    { class: "history-head" },
+    el("a", { class: "back", href: link({ ...view, trajectory: "" }) }, "← All figures"),
+    title,
+    el("p", { class: "muted" }, "of run ", name(view.run, 80)),
+  );
 }
 
 function history({ steps, complete, more }) {
@@ -54,15 +74,32 @@ function history({ steps, complete, more }) {
     name(one.record_type, 24),
     words(one.outcome),
     name(words(one.reason), 48),
-    one.state_before === one.state_after ? name(one.state_after ?? NONE, 20) : el("span", {}, name(one.state_before ?? "unknown", 20), " → ", name(one.state_after ?? NONE, 20)),
+    one.state_before === one.state_after
+      ? name(one.state_after ?? NONE, 20)
+      : el("span", {}, name(one.state_before ?? "unknown", 20), " → ", name(one.state_after ?? NONE, 20)),
     one.lag === null ? "" : String(one.lag),
     one.mean_abs_log_ratio === null ? "" : nats(one.mean_abs_log_ratio),
     one.update_id ? name(one.update_id, 24) : "",
   ];
-  const incomplete = complete ? "All decisions about it are here." : "Earlier decisions about it may be missing: the dashboard remembers only so much.";
+  const incomplete = complete
+    ? "All decisions about it are here."
+    : "Earlier decisions about it may be missing: the dashboard remembers only so much.";
   return [
-    el("ol", { class: "path", "aria-label": "States" }, ...states.map((state) => el("li", { class: "state-step" }, name(words(state), 24)))),
-    el("section", { class: "card" }, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Decisions about it" }, table("Decisions about the trajectory", head, steps.map(row), { numeric: [6, 7] })), steps.length === 0 ? el("p", { class: "blank", text: "No decision about it is remembered." }) : null),
+    el(
+      "ol",
+      { class: "path", "aria-label": "States" },
+      ...states.map((state) => el("li", { class: "state-step" }, name(words(state), 24))),
+    ),
+    el(
+      "section",
+      { class: "card" },
+      el(
+        "div",
+        { class: "scroll", tabindex: "0", role: "region", "aria-label": "Decisions about it" },
+        table("Decisions about the trajectory", head, steps.map(row), { numeric: [6, 7] }),
+      ),
+      steps.length === 0 ? el("p", { class: "blank", text: "No decision about it is remembered." }) : null,
+    ),
     el("p", { class: "caption" }, `${incomplete} The whole run is folded for it by `, el("code", {}, name(more, 400))),
   ];
 }

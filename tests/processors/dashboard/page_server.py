@@ -28,8 +28,8 @@ class PageServer:
         self.refusal = ""
         self.histories: dict[str, Trajectory] = {}
         self.asked: list[str] = []
-        self._frames: dict[tuple[str, str], Frame] = {}
-        self._default: Frame | None = None
+        self._frames: dict[tuple[str, str], str] = {}
+        self._default: str | None = None
         self._revision = 0
         self._changed = threading.Condition()
         self._port = 0
@@ -51,11 +51,20 @@ class PageServer:
 
     def show(self, frame: Frame, size: Size | None = None, run: str | None = None) -> None:
         """Tell it all streams, or those of a length and run alone."""
+        body = frame.model_dump_json()
         with self._changed:
             if size is None:
-                self._default = frame
+                self._default = body
             else:
-                self._frames[size.value, run or ""] = frame
+                self._frames[size.value, run or ""] = body
+            self._revision += 1
+            self._changed.notify_all()
+
+    def tell(self, body: str) -> None:
+        """Tell all streams what is no frame."""
+        with self._changed:
+            self._frames.clear()
+            self._default = body
             self._revision += 1
             self._changed.notify_all()
 
@@ -79,7 +88,7 @@ class PageServer:
         self._server.shutdown()
         self._server.server_close()
 
-    def frame(self, size: str, run: str) -> Frame | None:
+    def frame(self, size: str, run: str) -> str | None:
         return self._frames.get((size, run), self._default)
 
     def stream(self, handler: BaseHTTPRequestHandler, size: str, run: str) -> None:
@@ -93,7 +102,7 @@ class PageServer:
             if frame is None or self._ended.is_set() or (revision == sent and not self.heartbeats):
                 continue
             sent = revision
-            body = f"retry: 300\nid: instance-1-{revision}\ndata: {frame.model_dump_json()}\n\n"
+            body = f"retry: 300\nid: instance-1-{revision}\ndata: {frame}\n\n"
             handler.wfile.write(body.encode())
             handler.wfile.flush()
 

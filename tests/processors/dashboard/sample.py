@@ -1,6 +1,7 @@
 """Frames of a run that never was, for the tests of the page: typed by the contract, the same each time."""
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from rollbook.processors.dashboard.answers import (
@@ -55,6 +56,7 @@ def empty(reading: Reading = Reading.LIVE, **said: Any) -> Frame:
     return Frame(status=status(reading, **said), runs=Runs(runs=(), left_out=0), now=None, series=None)
 
 
+@cache
 def frame(
     size: Size = Size.TEN_SECONDS,
     run_id: str = RUN,

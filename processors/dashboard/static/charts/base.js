@@ -11,7 +11,7 @@ export function base(colours, tip, grid = {}) {
   return {
     animation: false,
     textStyle: { fontFamily: FONT, fontSize: 11, color: colours.muted },
-    grid: { left: 8, right: 14, top: 22, bottom: 8, outerBoundsMode: "same", outerBoundsContain: "axisLabel", ...grid },
+    grid: { left: 8, right: 14, top: 18, bottom: 8, outerBoundsMode: "same", outerBoundsContain: "axisLabel", ...grid },
     tooltip: {
       trigger: "axis",
       axisPointer: { type: "shadow", shadowStyle: { color: colours.ink, opacity: 0.07 } },
@@ -47,8 +47,6 @@ export function values(colours, more = {}) {
     splitNumber: 4,
     axisLabel: { color: colours.muted, formatter: roughly, fontSize: 11 },
     splitLine: { lineStyle: { color: colours.grid } },
-    nameTextStyle: { color: colours.muted, align: "left", padding: [0, 0, 0, -24] },
-    nameGap: 8,
     ...more,
   };
 }
@@ -56,14 +54,21 @@ export function values(colours, more = {}) {
 /** The axis of windows. */
 export function timeAxis(colours, slots, more = {}) {
   const data = slots.starts.map((start) => clock(start, slots.size));
-  return categories(colours, data, { axisLabel: { color: colours.muted, hideOverlap: true, fontSize: 11, showMaxLabel: false }, ...more });
+  return categories(colours, data, {
+    axisLabel: { color: colours.muted, hideOverlap: true, fontSize: 11, showMaxLabel: false },
+    ...more,
+  });
 }
 
 /** The times that a slot stands for. */
-export const slotTitle = (slots, i) => `${clock(slots.starts[i], slots.size)} to ${clock(slots.starts[i] + slots.size, slots.size)}`;
+export const slotTitle = (slots, i) =>
+  `${clock(slots.starts[i], slots.size)} to ${clock(slots.starts[i] + slots.size, slots.size)}`;
 
 /** The scope of a chart over time. */
-export const lastWindows = ({ slots }) => (slots.starts.length ? `last ${span((slots.starts.length * slots.size) / 1000)}` : "");
+export const lastWindows = ({ slots }) =>
+  slots.starts.length
+    ? `last ${span((slots.starts.length * slots.size) / 1000)} in windows of ${span(slots.size / 1000)}`
+    : "";
 export const soFar = () => "so far";
 export const atPresent = () => "now";
 
@@ -97,14 +102,28 @@ export function limitLine(colours, axis, at, categoriesCount, label) {
       const along = (at + 1) / categoriesCount;
       const x = box.x + box.width * along;
       const y = box.y + box.height * (1 - along);
-      const line = axis === "x" ? { x1: x, y1: box.y - 4, x2: x, y2: box.y + box.height } : { x1: box.x, y1: y, x2: box.x + box.width, y2: y };
-      const right = axis === "x" && along > 0.6;
-      const text = axis === "x" ? { x: right ? x - 5 : x + 5, y: box.y - 14 } : { x: box.x + 4, y: y - 14 };
+      const line =
+        axis === "x"
+          ? { x1: x, y1: box.y - 4, x2: x, y2: box.y + box.height }
+          : { x1: box.x, y1: y, x2: box.x + box.width, y2: y };
+      const right = axis === "y" || along > 0.6;
+      const text = axis === "x" ? { x: right ? x - 5 : x + 5, y: box.y - 14 } : { x: box.x + box.width - 4, y: y - 15 };
       return {
         type: "group",
         children: [
           { type: "line", shape: line, style: { stroke: colours.limit, lineWidth: 1.5, lineDash: [5, 3] } },
-          { type: "text", style: { ...text, text: label, fill: colours.limit, stroke: colours.surface, lineWidth: 3, font: `600 11px ${FONT}`, align: right ? "right" : "left" } },
+          {
+            type: "text",
+            style: {
+              ...text,
+              text: label,
+              fill: colours.limit,
+              stroke: colours.surface,
+              lineWidth: 3,
+              font: `600 11px ${FONT}`,
+              align: right ? "right" : "left",
+            },
+          },
         ],
       };
     },

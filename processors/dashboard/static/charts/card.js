@@ -23,11 +23,23 @@ export class Card {
     const titled = `card-${chart.id}`;
     this.scope = el("span", { class: "scope" });
     this.plot = el("div", { class: `plot plot-${chart.height ?? "medium"}`, role: "img" });
-    this.rows = el("div", { class: "table-view", hidden: true, tabindex: "0", role: "region", "aria-label": `${chart.title}: table` });
+    this.rows = el("div", {
+      class: "table-view",
+      hidden: true,
+      tabindex: "0",
+      role: "region",
+      "aria-label": `${chart.title}: table`,
+    });
     this.blank = el("p", { class: "blank", hidden: true });
     this.legend = el("ul", { class: "legend" });
     this.caption = el("p", { class: "caption" });
-    this.toggle = el("button", { type: "button", class: "quiet small", text: "Table", "aria-pressed": "false", on: { click: () => this.#switch() } });
+    this.toggle = el("button", {
+      type: "button",
+      class: "quiet small",
+      text: "Table",
+      "aria-pressed": "false",
+      on: { click: () => this.#switch() },
+    });
     this.node = el(
       "section",
       { class: `card span-${chart.span}`, "aria-labelledby": titled, data: { card: chart.id } },
@@ -43,7 +55,9 @@ export class Card {
       this.legend,
       this.caption,
     );
-    new IntersectionObserver((entries) => this.#appeared(entries.at(-1).isIntersecting), { rootMargin: "80px" }).observe(this.node);
+    new IntersectionObserver((entries) => this.#appeared(entries.at(-1).isIntersecting), {
+      rootMargin: "80px",
+    }).observe(this.node);
     new ResizeObserver(() => this.#resized()).observe(this.plot);
   }
 
@@ -101,10 +115,21 @@ export class Card {
       el(
         "label",
         {},
-        el("input", { type: "radio", name: `mode-${chart.id}`, value, checked: i === 0, on: { change: () => this.#choose(value) } }),
+        el("input", {
+          type: "radio",
+          name: `mode-${chart.id}`,
+          value,
+          checked: i === 0,
+          on: { change: () => this.#choose(value) },
+        }),
         el("span", { text }),
       );
-    return el("fieldset", { class: "modes" }, el("legend", { class: "visually-hidden", text: `${chart.title}: what` }), ...chart.modes.map(option));
+    return el(
+      "fieldset",
+      { class: "modes" },
+      el("legend", { class: "visually-hidden", text: `${chart.title}: what` }),
+      ...chart.modes.map(option),
+    );
   }
 
   #choose(mode) {

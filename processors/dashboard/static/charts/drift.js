@@ -22,22 +22,59 @@ export const drift = {
     const gate = snapshot?.drift_gate ?? "";
     return {
       option: {
-        ...base(colours, (points) => tip(title(points[0].dataIndex), points.map((one) => [one.seriesName, many(one.value, "row"), one.color]))),
+        ...base(colours, (points) =>
+          tip(
+            title(points[0].dataIndex),
+            points.map((one) => [one.seriesName, many(one.value, "row"), one.color]),
+          ),
+        ),
         xAxis: categories(colours, names),
-        yAxis: values(colours, { name: "rows" }),
+        yAxis: values(colours),
         series: [
-          bars("admitted", "admitted", all.map((one) => one?.admitted ?? 0), colours.admitted),
-          bars("refused", "refused for drift", all.map((one) => one?.refused ?? 0), colours.refused),
-          ...(threshold > 0 ? [limitLine(colours, "x", place(bounds, threshold), names.length, `threshold ${nats(threshold)}`)] : []),
+          bars(
+            "admitted",
+            "admitted",
+            all.map((one) => one?.admitted ?? 0),
+            colours.admitted,
+          ),
+          bars(
+            "refused",
+            "refused for drift",
+            all.map((one) => one?.refused ?? 0),
+            colours.refused,
+          ),
+          ...(threshold > 0
+            ? [limitLine(colours, "x", place(bounds, threshold), names.length, `threshold ${nats(threshold)}`)]
+            : []),
         ],
       },
       legend: [
-        { name: "admitted", color: colours.admitted, value: count(sum("admitted")), figure: "drift_admitted", raw: sum("admitted") },
-        { name: "refused for drift", color: colours.refused, value: count(sum("refused")), figure: "drift_refused", raw: sum("refused") },
+        {
+          name: "admitted",
+          color: colours.admitted,
+          value: count(sum("admitted")),
+          figure: "drift_admitted",
+          raw: sum("admitted"),
+        },
+        {
+          name: "refused for drift",
+          color: colours.refused,
+          value: count(sum("refused")),
+          figure: "drift_refused",
+          raw: sum("refused"),
+        },
       ],
       summary: `Rows by drift: ${sum("admitted")} admitted, ${sum("refused")} refused; threshold ${nats(threshold)} nats.`,
-      caption: `Mean |current − behavior| of a row in nats, upper bounds of bins.${gate === "off" ? " The gate is off: drift is recorded, nothing is refused for it." : ""}`,
-      table: { head: ["Up to (nats)", "Admitted", "Refused"], numeric: [0, 1, 2], rows: bins.map((one) => [one.up_to === null ? "above" : nats(one.up_to), count(one.admitted), count(one.refused)]) },
+      caption: `Rows by their mean |current − behavior| in nats; upper bounds of bins.${gate === "off" ? " The gate is off: drift is recorded, nothing is refused for it." : ""}`,
+      table: {
+        head: ["Up to (nats)", "Admitted", "Refused"],
+        numeric: [0, 1, 2],
+        rows: bins.map((one) => [
+          one.up_to === null ? "above" : nats(one.up_to),
+          count(one.admitted),
+          count(one.refused),
+        ]),
+      },
     };
   },
 };
@@ -49,16 +86,31 @@ export const driftFloor = {
   scope: ({ snapshot }) => (snapshot?.figures_since ? `since decision ${count(snapshot.figures_since)}` : "so far"),
   view({ snapshot, colours }) {
     const floor = snapshot?.drift_floor ?? [];
-    if (floor.length === 0) return { empty: "No row was judged at lag 0 yet.", caption: "There the weights are the same: what remains is engine against trainer." };
+    if (floor.length === 0)
+      return {
+        empty: "No row was judged at lag 0 yet.",
+        caption: "There the weights are the same: what remains is engine against trainer.",
+      };
     const threshold = snapshot.max_mean_abs_log_ratio;
     const most = Math.max(...floor.map((one) => one.mean_abs_log_ratio));
     const reached = threshold > 0 && threshold <= most * 2;
-    const lineTip = ([one]) => tip(`version ${floor[one.dataIndex].version}`, [["mean", `${nats(floor[one.dataIndex].mean_abs_log_ratio)} nats`], ["judged at lag 0", many(floor[one.dataIndex].rows, "row")]]);
+    const lineTip = ([one]) =>
+      tip(`version ${floor[one.dataIndex].version}`, [
+        ["mean", `${nats(floor[one.dataIndex].mean_abs_log_ratio)} nats`],
+        ["judged at lag 0", many(floor[one.dataIndex].rows, "row")],
+      ]);
     return {
       option: {
         ...base(colours, lineTip),
-        xAxis: categories(colours, floor.map((one) => `v${one.version}`)),
-        yAxis: values(colours, { minInterval: 0, name: "nats", max: reached ? (scale) => Math.max(scale.max, threshold) * 1.05 : null, axisLabel: { color: colours.muted, fontSize: 11, formatter: nats } }),
+        xAxis: categories(
+          colours,
+          floor.map((one) => `v${one.version}`),
+        ),
+        yAxis: values(colours, {
+          minInterval: 0,
+          max: reached ? (scale) => Math.max(scale.max, threshold) * 1.05 : null,
+          axisLabel: { color: colours.muted, fontSize: 11, formatter: nats },
+        }),
         series: [
           {
             id: "floor",
@@ -70,13 +122,31 @@ export const driftFloor = {
             color: colours.accent,
             lineStyle: { width: 2 },
             emphasis: { disabled: true },
-            markLine: reached ? { silent: true, symbol: "none", data: [{ yAxis: threshold }], label: { formatter: `threshold ${nats(threshold)}`, position: "insideStartTop", color: colours.limit, fontWeight: 600 }, lineStyle: { color: colours.limit, type: "dashed", width: 1.5 } } : undefined,
+            markLine: reached
+              ? {
+                  silent: true,
+                  symbol: "none",
+                  data: [{ yAxis: threshold }],
+                  label: {
+                    formatter: `threshold ${nats(threshold)}`,
+                    position: "insideStartTop",
+                    color: colours.limit,
+                    fontWeight: 600,
+                  },
+                  lineStyle: { color: colours.limit, type: "dashed", width: 1.5 },
+                }
+              : undefined,
           },
         ],
       },
       summary: `Drift at lag 0 by version, newest ${nats(floor.at(-1).mean_abs_log_ratio)} nats at version ${floor.at(-1).version}.`,
-      caption: "Rows judged at lag 0: the weights are the same, so this is engine against trainer. A jump after a weight sync is a fault of the sync.",
-      table: { head: ["Version", "Rows", "Mean (nats)"], numeric: [0, 1, 2], rows: floor.toReversed().map((one) => [`v${one.version}`, count(one.rows), nats(one.mean_abs_log_ratio)]) },
+      caption:
+        "Mean |current − behavior| in nats of rows judged at lag 0: the weights are the same, so this is engine against trainer. A jump after a weight sync is a fault of the sync.",
+      table: {
+        head: ["Version", "Rows", "Mean (nats)"],
+        numeric: [0, 1, 2],
+        rows: floor.toReversed().map((one) => [`v${one.version}`, count(one.rows), nats(one.mean_abs_log_ratio)]),
+      },
     };
   },
 };
@@ -84,7 +154,7 @@ export const driftFloor = {
 function binBounds(bins, threshold) {
   const given = bins.map((one) => one.up_to).filter((bound) => bound !== null);
   // The threshold is shown also where no row came near it.
-  const around = threshold > 0 && threshold <= 10 ? [above(threshold)] : [];
+  const around = threshold > 0 && threshold <= 10 ? [above(threshold), above(threshold * 2)] : [];
   const all = [...given, ...around];
   return all.length ? withoutHoles(all) : [];
 }

@@ -26,7 +26,10 @@ export const heat = {
   view({ slots, snapshot, colours }, mode) {
     const rowsOf = (one) => one?.[FIELDS[mode]] ?? [];
     const seen = slots.at.flatMap((one) => rowsOf(one).map(({ at }) => at));
-    if (seen.length === 0) return { empty: mode === "judged" ? "No row was judged in these windows." : "No snapshot of these windows is kept." };
+    if (seen.length === 0)
+      return {
+        empty: mode === "judged" ? "No row was judged in these windows." : "No snapshot of these windows is kept.",
+      };
     const maxLag = snapshot?.max_lag ?? 0;
     const lines = mode === "version" ? versions(seen) : lags(seen, maxLag);
     const cells = new Map();
@@ -41,8 +44,18 @@ export const heat = {
     const what = mode === "version" ? "version" : "lag";
     return {
       option: {
-        ...base(colours, ({ data: [slot, line, n] }) => tip(slotTitle(slots, slot), [[`${what} ${lines.names[line]}`, many(n, "row")]]), { top: 8, right: 64 }),
-        tooltip: { ...base(colours, ({ data: [slot, line, n] }) => tip(slotTitle(slots, slot), [[`${what} ${lines.names[line]}`, many(n, "row")]])).tooltip, trigger: "item" },
+        ...base(
+          colours,
+          ({ data: [slot, line, n] }) =>
+            tip(slotTitle(slots, slot), [[`${what} ${lines.names[line]}`, many(n, "row")]]),
+          { top: 8, right: 64 },
+        ),
+        tooltip: {
+          ...base(colours, ({ data: [slot, line, n] }) =>
+            tip(slotTitle(slots, slot), [[`${what} ${lines.names[line]}`, many(n, "row")]]),
+          ).tooltip,
+          trigger: "item",
+        },
         xAxis: timeAxis(colours, slots),
         yAxis: categories(colours, lines.names, { splitArea: { show: false } }),
         visualMap: {
@@ -62,13 +75,26 @@ export const heat = {
           inRange: { color: [0, 1, 2, 3, 4].map((i) => colours[`heat-${i}`]) },
         },
         series: [
-          { id: "cells", type: "heatmap", data, progressive: 0, itemStyle: { borderColor: colours.surface, borderWidth: slots.starts.length > 120 ? 0 : 0.5 }, emphasis: { disabled: true } },
-          ...(mode === "version" ? [] : [limitLine(colours, "y", maxLag - lines.low, lines.names.length, "stale above")]),
+          {
+            id: "cells",
+            type: "heatmap",
+            data,
+            progressive: 0,
+            itemStyle: { borderColor: colours.surface, borderWidth: slots.starts.length > 120 ? 0 : 0.5 },
+            emphasis: { disabled: true },
+          },
+          ...(mode === "version"
+            ? []
+            : [limitLine(colours, "y", maxLag - lines.low, lines.names.length, "stale above")]),
         ],
       },
       summary: `Heat map over time of ${OF[mode]}. ${latest(slots, rowsOf, what)}`,
       caption: `Colour: ${OF[mode]}. ${mode === "judged" ? "" : "Empty columns: no snapshot of that window is kept."}`,
-      table: { head: ["Window", what === "lag" ? "Lag" : "Version", "Rows"], numeric: [1, 2], rows: listed(slots, rowsOf) },
+      table: {
+        head: ["Window", what === "lag" ? "Lag" : "Version", "Rows"],
+        numeric: [1, 2],
+        rows: listed(slots, rowsOf),
+      },
     };
   },
 };
@@ -90,7 +116,9 @@ function versions(seen) {
 function latest(slots, rowsOf, what) {
   const last = slots.at.findLast((one) => rowsOf(one).length > 0);
   const worst = Math.max(...rowsOf(last).map(({ at }) => at));
-  return what === "lag" ? `In the newest window the highest lag is ${worst}.` : `In the newest window the newest version is ${worst}.`;
+  return what === "lag"
+    ? `In the newest window the highest lag is ${worst}.`
+    : `In the newest window the newest version is ${worst}.`;
 }
 
 function listed(slots, rowsOf) {

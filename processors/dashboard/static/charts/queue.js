@@ -38,30 +38,55 @@ export const queue = {
     const counts = parts(snapshot);
     const all = Object.values(counts).reduce((sum, n) => sum + n, 0);
     const lags = snapshot.ready_by_lag.map(({ lag, count: n }) => ({ at: lag, count: n }));
-    if (all === 0) return { empty: "Nothing is ready: the trainer waits.", caption: "Rewarded and not reserved; evaluation never counts." };
-    const range = lagRange(lags.map(({ at }) => at), snapshot.max_lag, 14);
+    if (all === 0)
+      return {
+        empty: "Nothing is ready: the trainer waits.",
+        caption: "Rewarded and not reserved; evaluation never counts.",
+      };
+    const range = lagRange(
+      lags.map(({ at }) => at),
+      snapshot.max_lag,
+      14,
+    );
     const rows = byLag(range, lags);
     const names = rows.map((_, i) => lagName(range, i, snapshot.max_lag));
     return {
       option: {
-        ...base(colours, ([one]) => tip(`lag ${one.name}`, [[freshnessOf(range.low + one.dataIndex, snapshot.max_lag), many(one.value, "row")]])),
+        ...base(colours, ([one]) =>
+          tip(`lag ${one.name}`, [[freshnessOf(range.low + one.dataIndex, snapshot.max_lag), many(one.value, "row")]]),
+        ),
         xAxis: values(colours),
         yAxis: categories(colours, names, { inverse: false }),
         series: [
-          bars("ready", "ready", rows.map((n, i) => ({ value: n, itemStyle: { color: colours[freshnessOf(range.low + i, snapshot.max_lag)] } })), colours.fresh, { barMaxWidth: 22 }),
+          bars(
+            "ready",
+            "ready",
+            rows.map((n, i) => ({
+              value: n,
+              itemStyle: { color: colours[freshnessOf(range.low + i, snapshot.max_lag)] },
+            })),
+            colours.fresh,
+            { barMaxWidth: 22 },
+          ),
           limitLine(colours, "y", snapshot.max_lag - range.low, names.length, "stale above"),
         ],
       },
-      legend: KINDS.filter(([kind]) => counts[kind] || ["fresh", "tolerated", "expiring", "stale"].includes(kind)).map(([kind, label]) => ({
-        name: label,
-        color: colours[kind],
-        value: count(counts[kind]),
-        figure: `queue_${kind}`,
-        raw: counts[kind],
-      })),
+      legend: KINDS.filter(([kind]) => counts[kind] || ["fresh", "tolerated", "expiring", "stale"].includes(kind)).map(
+        ([kind, label]) => ({
+          name: label,
+          color: colours[kind],
+          value: count(counts[kind]),
+          figure: `queue_${kind}`,
+          raw: counts[kind],
+        }),
+      ),
       summary: `${many(all, "row")} ready: ${KINDS.map(([kind]) => `${counts[kind]} ${kind}`).join(", ")}.`,
-      caption: "Bars: by lag. Expiring is stale with the next activation.",
-      table: { head: ["Freshness", "What", "Rows"], numeric: [2], rows: KINDS.map(([kind, label, what]) => [label, what, count(counts[kind])]) },
+      caption: "Rows by lag. Expiring is stale with the next activation.",
+      table: {
+        head: ["Freshness", "What", "Rows"],
+        numeric: [2],
+        rows: KINDS.map(([kind, label, what]) => [label, what, count(counts[kind])]),
+      },
     };
   },
 };
@@ -75,23 +100,40 @@ export const consumed = {
     const lags = totals.consumed_by_lag;
     if (total(lags) === 0) return { empty: "Nothing was consumed yet." };
     const maxLag = snapshot?.max_lag ?? 0;
-    const range = lagRange(lags.map(({ at }) => at), maxLag, 20);
+    const range = lagRange(
+      lags.map(({ at }) => at),
+      maxLag,
+      20,
+    );
     const rows = byLag(range, lags);
     const names = rows.map((_, i) => lagName(range, i, maxLag));
     const unknown = snapshot?.consumed_lag_unknown ?? 0;
     return {
       option: {
         ...base(colours, ([one]) => tip(`lag ${one.name}`, [["consumed", many(one.value, "row")]])),
-        xAxis: categories(colours, names.map((text) => text.replace(" limit", "")), { name: "" }),
-        yAxis: values(colours, { name: "rows" }),
+        xAxis: categories(
+          colours,
+          names.map((text) => text.replace(" limit", "")),
+        ),
+        yAxis: values(colours),
         series: [
-          bars("consumed", "consumed", rows.map((n, i) => ({ value: n, itemStyle: { color: colours[freshnessOf(range.low + i, maxLag)] } })), colours.fresh, { barMaxWidth: 48 }),
+          bars(
+            "consumed",
+            "consumed",
+            rows.map((n, i) => ({ value: n, itemStyle: { color: colours[freshnessOf(range.low + i, maxLag)] } })),
+            colours.fresh,
+            { barMaxWidth: 48 },
+          ),
           limitLine(colours, "x", maxLag - range.low, names.length, `limit ${maxLag}`),
         ],
       },
       summary: `Consumed rows by lag: ${lags.map(({ at, count: n }) => `${n} at ${at}`).join(", ")}.`,
-      caption: `By the lag at which they were last judged.${unknown ? ` ${many(unknown, "row")} consumed without having been judged.` : ""}`,
-      table: { head: ["Lag", "Freshness", "Rows"], numeric: [0, 2], rows: lags.map(({ at, count: n }) => [String(at), freshnessOf(at, maxLag), count(n)]) },
+      caption: `Rows by the lag at which they were last judged.${unknown ? ` ${many(unknown, "row")} consumed without having been judged.` : ""}`,
+      table: {
+        head: ["Lag", "Freshness", "Rows"],
+        numeric: [0, 2],
+        rows: lags.map(({ at, count: n }) => [String(at), freshnessOf(at, maxLag), count(n)]),
+      },
     };
   },
 };

@@ -7,6 +7,7 @@ export const took = {
   id: "took",
   title: "Generation to consumption",
   span: 6,
+  height: "tall",
   modes: [
     ["bins", "Histogram"],
     ["mean", "Mean over time"],
@@ -28,18 +29,30 @@ function bins({ totals, colours }) {
   const average = totals.took_sum_s / totals.took_count;
   return {
     option: {
-      ...base(colours, ([one]) => tip(one.dataIndex < bounds.length ? `up to ${one.name}` : one.name, [["consumed", many(one.value, "row")]])),
+      ...base(colours, ([one]) =>
+        tip(one.dataIndex < bounds.length ? `up to ${one.name}` : one.name, [["consumed", many(one.value, "row")]]),
+      ),
       xAxis: categories(colours, names),
-      yAxis: values(colours, { name: "rows" }),
+      yAxis: values(colours),
       series: [bars("took", "consumed", [...bounds.map(at), ...(last ? [last.count] : [])], colours.consumed)],
     },
     legend: [
-      { name: "consumed", color: colours.consumed, value: count(totals.took_count), figure: "took_count", raw: totals.took_count },
+      {
+        name: "consumed",
+        color: colours.consumed,
+        value: count(totals.took_count),
+        figure: "took_count",
+        raw: totals.took_count,
+      },
       { name: "mean", color: "transparent", value: span(average), figure: "took_mean_s", raw: average },
     ],
     summary: `Time from generation to consumption: mean ${span(average)} over ${many(totals.took_count, "row")}.`,
-    caption: "From Generated to Commit; upper bounds of bins.",
-    table: { head: ["Up to", "Rows"], numeric: [0, 1], rows: all.map((one) => [one.up_to_s === null ? "above" : span(one.up_to_s), count(one.count)]) },
+    caption: "Rows by the time from Generated to Commit; upper bounds of bins.",
+    table: {
+      head: ["Up to", "Rows"],
+      numeric: [0, 1],
+      rows: all.map((one) => [one.up_to_s === null ? "above" : span(one.up_to_s), count(one.count)]),
+    },
   };
 }
 
@@ -47,20 +60,46 @@ function mean({ slots, colours }) {
   const data = slots.at.map((one) => (one?.took_count ? one.took_sum_s / one.took_count : null));
   if (data.every((value) => value === null)) return { empty: "Nothing was consumed in these windows." };
   const newest = data.findLast((value) => value !== null);
-  const shown = ([one]) => tip(slotTitle(slots, one.dataIndex), one.value === undefined || one.value === null ? [] : [["mean", span(one.value)], ["consumed", many(slots.at[one.dataIndex].took_count, "row")]]);
+  const shown = ([one]) =>
+    tip(
+      slotTitle(slots, one.dataIndex),
+      one.value === undefined || one.value === null
+        ? []
+        : [
+            ["mean", span(one.value)],
+            ["consumed", many(slots.at[one.dataIndex].took_count, "row")],
+          ],
+    );
   return {
     option: {
       ...base(colours, shown),
       xAxis: timeAxis(colours, slots),
-      yAxis: values(colours, { name: "seconds", minInterval: 0 }),
-      series: [{ id: "mean", name: "mean", type: "line", data, connectNulls: true, showSymbol: true, symbol: "circle", symbolSize: 5, color: colours.consumed, lineStyle: { width: 2 }, emphasis: { disabled: true } }],
+      yAxis: values(colours, { minInterval: 0 }),
+      series: [
+        {
+          id: "mean",
+          name: "mean",
+          type: "line",
+          data,
+          connectNulls: true,
+          showSymbol: true,
+          symbol: "circle",
+          symbolSize: 5,
+          color: colours.consumed,
+          lineStyle: { width: 2 },
+          emphasis: { disabled: true },
+        },
+      ],
     },
     summary: `Mean time from generation to consumption over time; in the newest window with a commit ${span(newest)}.`,
-    caption: "Mean of what was consumed in each window.",
+    caption: "Seconds, mean over what was consumed in each window.",
     table: {
       head: ["Window", "Mean (s)", "Rows"],
       numeric: [1, 2],
-      rows: data.map((value, i) => [slotTitle(slots, i), decimal(value, 3), count(slots.at[i]?.took_count ?? 0)]).filter((_, i) => data[i] !== null).reverse(),
+      rows: data
+        .map((value, i) => [slotTitle(slots, i), decimal(value, 3), count(slots.at[i]?.took_count ?? 0)])
+        .filter((_, i) => data[i] !== null)
+        .reverse(),
     },
   };
 }

@@ -1,0 +1,110 @@
+"""Tabs of a browser that show the page, and what the page says of itself there."""
+
+from typing import Literal
+from urllib.parse import parse_qs
+
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, ViewportSize
+
+from rollbook.tests.processors.dashboard.page_server import PageServer
+
+PATIENCE_MS = 10_000
+_WATCH = """
+window.breaches = [];
+document.addEventListener("securitypolicyviolation", (event) => {
+  window.breaches.push(`${event.violatedDirective}: ${event.blockedURI}`);
+});
+"""
+CHARTS = (
+    "heat",
+    "queue",
+    "consumed-lag",
+    "admission",
+    "refusals",
+    "failures",
+    "drift",
+    "drift-floor",
+    "throughput",
+    "took",
+    "updates",
+)
+"""By the names of their cards."""
+LAPTOP = ViewportSize(width=1440, height=900)
+PHONE = ViewportSize(width=360, height=740)
+
+
+class Tabs:
+    """Opens tabs and collects what they complain about."""
+
+    def __init__(self, browser: Browser, server: PageServer) -> None:
+        self.server = server
+        self.awaited: tuple[str, ...] = ()
+        """Parts of complaints that a test expects: a server that is stopped is noted by the browser."""
+        self._browser = browser
+        self._contexts: list[BrowserContext] = []
+        self._complaints: list[str] = []
+
+    def open(
+        self,
+        address: str = "",
+        *,
+        size: ViewportSize = LAPTOP,
+        scheme: Literal["light", "dark"] = "light",
+        clock: bool = False,
+    ) -> Page:
+        """A tab in a browser of its own; `clock`: the test may move the time."""
+        context = self._browser.new_context(viewport=size, color_scheme=scheme, timezone_id="UTC")
+        context.set_default_timeout(PATIENCE_MS)
+        context.add_init_script(_WATCH)
+        self._contexts.append(context)
+        page = context.new_page()
+        page.on("console", self._said)
+        page.on("pageerror", lambda error: self._complaints.append(str(error)))
+        page.on("dialog", self._asked)
+        if clock:
+            page.clock.install()
+        page.goto(self.server.url + address)
+        return page
+
+    def close(self) -> list[str]:
+        """Closes all; what they complained about."""
+        for context in self._contexts:
+            for page in context.pages:
+                self._complaints += [f"policy: {breach}" for breach in page.evaluate("window.breaches")]
+            context.close()
+        return [said for said in self._complaints if not any(part in said for part in self.awaited)]
+
+    def _asked(self, dialog: Dialog) -> None:
+        self._complaints.append(f"dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def _said(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self._complaints.append(f"{message.type}: {message.text}")
+
+
+def address(page: Page) -> dict[str, str]:
+    """What the page's address says."""
+    said = parse_qs(str(page.evaluate("location.hash")).removeprefix("#"))
+    return {name: values[0] for name, values in said.items()}
+
+
+def figure(page: Page, name: str) -> str:
+    """The exact value of a figure, as it stands beside its text."""
+    return page.locator(f'[data-figure="{name}"]').first.get_attribute("data-value") or ""
+
+
+def wait_for_figure(page: Page, name: str, value: object) -> None:
+    page.wait_for_selector(f'[data-figure="{name}"][data-value="{value}"]', state="attached")
+
+
+def wait_for_figures(page: Page) -> None:
+    """Until the run's figures are there and a chart is drawn."""
+    page.wait_for_selector("body[data-view=figures] [data-card=heat]")
+    page.locator("[data-card=heat]").scroll_into_view_if_needed()
+    page.wait_for_selector("[data-card=heat] canvas")
+
+
+def width_left(page: Page) -> int:
+    """Pixels by which the page is wider than the window."""
+    wider: int = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    return wider

@@ -1,0 +1,127 @@
+"""How the page stands when there is nothing to show, or what it shows is in doubt."""
+
+from rollbook.processors.dashboard.answers import Reading
+from rollbook.tests.processors.dashboard import sample
+from rollbook.tests.processors.dashboard.page_server import PageServer
+from rollbook.tests.processors.dashboard.page_tabs import PHONE, Tabs, wait_for_figure, wait_for_figures, width_left
+from rollbook.tests.processors.dashboard.sample_series import RUN
+
+GONE = ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
+"""What a browser notes when the server goes away."""
+
+
+def test_no_run_yet_says_how_to_begin(tabs: Tabs, page_server: PageServer) -> None:
+    page_server.show(sample.empty())
+    page = tabs.open(size=PHONE)
+    page.wait_for_selector("[data-message=empty]")
+    assert "rollbook demo" in page.locator("#message").inner_text()
+    assert width_left(page) == 0
+    page_server.show(sample.frame())  # the first run appears by itself
+    wait_for_figures(page)
+
+
+def test_before_the_first_frame_there_is_a_skeleton(tabs: Tabs) -> None:
+    page = tabs.open()
+    page.wait_for_selector("#loading:not([hidden])[aria-busy=true]")
+    assert page.locator("#connection").inner_text().strip() == "◌Connecting"
+
+
+def test_waiting_for_the_broker_says_why(tabs: Tabs, page_server: PageServer) -> None:
+    fault = "no broker at localhost:9092: start one"
+    page_server.show(sample.empty(Reading.WAITING, fault=fault, behind=None))
+    page = tabs.open()
+    page.wait_for_selector("[data-message=waiting]")
+    assert fault in page.locator("#message").inner_text()
+    assert "rollbook.decisions" in page.locator("#message").inner_text()
+
+
+def test_catching_up_shows_how_far(tabs: Tabs, page_server: PageServer) -> None:
+    page_server.show(sample.empty(Reading.CATCHING_UP, behind=400_000))
+    page = tabs.open()
+    page.wait_for_selector("[data-message=catching_up] progress")
+    assert "184,223 records read, 400,000 to go" in page.locator("#message").inner_text()
+    page_server.show(sample.frame(reading=Reading.CATCHING_UP))
+    wait_for_figures(page)
+    assert "12,345 to go" in page.locator("[data-banner=catching_up]").inner_text()
+
+
+def test_cut_off_from_kafka_keeps_the_figures_and_says_that_they_are_old(tabs: Tabs, page_server: PageServer) -> None:
+    page_server.show(sample.frame(reading=Reading.CUT_OFF, fault="the broker does not answer"))
+    page = tabs.open()
+    wait_for_figures(page)
+    assert "the broker does not answer" in page.locator("[data-banner=cut_off]").inner_text()
+    assert "grayscale" in page.locator("[data-card=heat] .plot").evaluate("one => getComputedStyle(one).filter")
+
+
+def test_a_run_that_is_not_known_offers_those_that_are(tabs: Tabs, page_server: PageServer) -> None:
+    known = sample.frame()
+    page_server.show(known.model_copy(update={"now": None, "series": None}))
+    page = tabs.open("#run=another&size=10s")
+    page.wait_for_selector("[data-message=unknown_run]")
+    page_server.show(known)
+    page.get_by_role("link", name=RUN).click()
+    wait_for_figures(page)
+
+
+def test_a_run_without_a_snapshot_shows_what_was_decided(tabs: Tabs, page_server: PageServer) -> None:
+    frame = sample.frame()
+    assert frame.now is not None
+    page_server.show(frame.model_copy(update={"now": frame.now.model_copy(update={"snapshot": None})}))
+    page = tabs.open()
+    wait_for_figures(page)
+    assert page.locator('[data-tile="ready"]').inner_text().endswith("no snapshot yet")
+    wait_for_figure(page, "decisions", frame.now.totals.decisions)
+    page.locator("[data-card=queue]").scroll_into_view_if_needed()
+    page.get_by_text("No freshness snapshot was read yet.").wait_for()
+
+
+def test_a_server_that_went_away_is_said_and_found_again(tabs: Tabs, page_server: PageServer) -> None:
+    tabs.awaited = GONE
+    page_server.show(sample.frame())
+    page = tabs.open()
+    wait_for_figures(page)
+    page_server.stop()
+    page.wait_for_selector("[data-banner=late]")
+    assert page.locator("#connection").get_attribute("data-standing") == "late"
+    assert page.locator("#figures").is_visible()
+    page_server.start()
+    page.wait_for_selector("#connection[data-standing=live]", timeout=20_000)
+    assert page.locator("[data-banner]").count() == 0
+
+
+def test_a_server_that_is_silent_is_said_and_asked_anew(tabs: Tabs, page_server: PageServer) -> None:
+    page_server.heartbeats = False
+    page_server.show(sample.frame())
+    page = tabs.open(f"#run={RUN}&size=10s", clock=True)
+    wait_for_figures(page)
+    page.clock.run_for(9_000)
+    page.wait_for_selector("[data-banner=late]")
+    before = sum("/api/stream" in path for path in page_server.asked)
+    page.clock.run_for(4_000)
+    page.wait_for_selector("#connection[data-standing=live]")  # a stream that is opened anew brings a frame
+    assert sum("/api/stream" in path for path in page_server.asked) == before + 1
+
+
+def test_a_stream_that_is_refused_says_why_and_is_tried_again(tabs: Tabs, page_server: PageServer) -> None:
+    tabs.awaited = ("503",)
+    page_server.refusal = "64 streams are open already: close a page"
+    page_server.show(sample.frame())
+    page = tabs.open()
+    page.get_by_text("64 streams are open already").first.wait_for()
+    page_server.refusal = ""
+    wait_for_figures(page)
+    assert page.locator("[data-banner]").count() == 0
+
+
+def test_another_start_of_the_dashboard_replaces_the_windows(tabs: Tabs, page_server: PageServer) -> None:
+    frame = sample.frame()
+    assert frame.series is not None
+    page_server.show(frame)
+    page = tabs.open(f"#run={RUN}&size=10s")
+    wait_for_figures(page)
+    few = frame.series.model_copy(update={"windows": frame.series.windows[-3:], "revision": 900})
+    status = frame.status.model_copy(update={"instance": "instance-2"})
+    page_server.show(frame.model_copy(update={"series": few, "status": status}))
+    admitted = sum(one.count for window in few.windows for one in window.stages if one.name == "admitted")
+    page.locator("[data-card=admission]").scroll_into_view_if_needed()
+    wait_for_figure(page, "window_admitted", admitted)
