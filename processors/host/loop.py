@@ -303,7 +303,9 @@ class Host:
             changes = {partition: self._ledgers[partition].changes() for partition in sorted(batch.next_offsets)}
             long = sum(map(len, changes.values())) > MANY_CHANGES
             self._watched.tell(watch.Began(long))
-            self._transactions.allow(long=long)
+            if self._transactions.allow(long=long) and not self._stand(batch.next_offsets):
+                self._start_over()  # an older process of the name had the id meanwhile, and ended what it saw hanging
+                return False
             self._transactions.begin()
             write(self._transactions, self._settings, self._ledgers, batch, changes)
             # 3c. No transaction without offsets: they are what a group-fenced instance is refused by.

@@ -125,12 +125,15 @@ class Transactions:
         """Whether the transaction is older than the broker lets it be: aborted there, and the producer fenced."""
         return self._clock.monotonic() - self._began > self._timeout_ms / 1000
 
-    def allow(self, *, long: bool) -> None:
-        """Before a transaction: whether it may be a long one. The time-out is the producer's, so that is changed."""
+    def allow(self, *, long: bool) -> bool:
+        """Before a transaction: whether it may be a long one. The time-out is the producer's, so that is changed; True
+        where it was."""
         wanted = LONG_MS if long else TRANSACTION_TIMEOUT_MS
-        if wanted != self._timeout_ms:
-            self._timeout_ms = wanted
-            self.start_over()
+        if wanted == self._timeout_ms:
+            return False
+        self._timeout_ms = wanted
+        self.start_over()
+        return True
 
     def start_over(self) -> None:
         """A new producer of the same id: it ends, or waits for the end of, what the old one left open."""

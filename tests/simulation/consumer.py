@@ -203,13 +203,18 @@ class SimConsumer:
     def poll(self, timeout: float) -> Message | None:
         scheduler = self._broker.scheduler
         lazy = timeout * scheduler.random.choice((1, 1, 5, 10))  # the machine may be busy: fewer empty turns
-        scheduler.wait(lazy, lambda: bool(self._events) or self._fatal is not None or self._reading.ready)
-        if self._fatal is not None:
-            return Message(topic=self._broker.lifecycle, partition=-1, offset=INVALID, error=self._fatal)
-        if self._serve():
-            return None
+        until = scheduler.now + lazy
+        while True:  # a callback ends no poll
+            scheduler.wait(until - scheduler.now, self._has_news)
+            if self._fatal is not None:
+                return Message(topic=self._broker.lifecycle, partition=-1, offset=INVALID, error=self._fatal)
+            if not self._serve():
+                break
         found = self._reading.fetch(1)
         return found[0] if found else None
+
+    def _has_news(self) -> bool:
+        return bool(self._events) or self._fatal is not None or self._reading.ready
 
     def consume(self, most: int, timeout: float) -> list[Message]:
         self._broker.scheduler.wait(timeout)
