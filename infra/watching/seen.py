@@ -55,9 +55,14 @@ class Minutes:
         return _share([one for one in self.seconds if one is not None])
 
     def _columns(self, width: int) -> list[list[Second]]:
-        each = -(-len(self.seconds) // max(1, width))
-        ends = range(len(self.seconds), 0, -each)
-        return [[one for one in self.seconds[max(0, end - each) : end] if one is not None] for end in ends][::-1]
+        """Of whole multiples of their length: what has happened stays in its column as time goes on."""
+        width = max(1, width)
+        each, first = -(-len(self.seconds) // width), self.start_ms // 1_000
+        found: dict[int, list[Second]] = {(first + at) // each: [] for at in range(len(self.seconds))}
+        for at, second in enumerate(self.seconds):
+            if second is not None:
+                found[(first + at) // each].append(second)
+        return list(found.values())[-width:]
 
 
 def _share(seconds: list[Second]) -> float | None:
