@@ -6,7 +6,7 @@ import { clock, count, many, moment, words } from "./format.js";
 import { name, plain } from "./text.js";
 
 const MOST_TYPES = 40;
-const MOST_KEPT = 400; // A frame brings the newest 50; a filter would often find nothing in so few.
+const MOST_KEPT = 500; // A frame brings the newest 50; a filter would often find nothing in so few.
 const SIGNS = { accepted: "✓", rejected: "✕", duplicate: "=", pending: "…", invalid: "!", undecodable: "!" };
 
 /** The table; `draw(store, view)` fills it, `view()` tells the present address. */
@@ -19,6 +19,12 @@ export function decisions(view) {
   const body = el("tbody");
   const blank = el("p", { class: "blank" });
   const note = el("p", { class: "caption" });
+  const more = el("button", {
+    type: "button",
+    class: "quiet small",
+    text: `Load ${MOST_KEPT}`,
+    on: { click: () => void load() },
+  });
   const wanted = el("input", {
     type: "text",
     id: "find-trajectory",
@@ -41,7 +47,7 @@ export function decisions(view) {
       "header",
       {},
       el("h3", { id: "card-decisions" }, "Recent decisions ", el("span", { class: "scope", text: "newest first" })),
-      el("div", { class: "card-tools" }, outcome.node, type.node, find),
+      el("div", { class: "card-tools" }, outcome.node, type.node, more, find),
     ),
     el(
       "div",
@@ -82,8 +88,24 @@ export function decisions(view) {
     setText(blank, all.length ? "None of these is so." : "No decision was read yet.");
     setText(
       note,
-      `${many(shown.length, "decision")} shown of ${count(all.length)}: the newest 50, and those that this page has seen. Names: the first 8 trajectories of each.`,
+      `${many(shown.length, "decision")} shown of ${count(all.length)}: the newest 50, and what this page has seen or loaded. Names: the first 8 trajectories of each.`,
     );
+  }
+
+  async function load() {
+    const run = now.run.run_id;
+    more.disabled = true;
+    try {
+      const answer = await fetch(`/api/runs/${encodeURIComponent(run)}/decisions?limit=${MOST_KEPT}`);
+      const said = await answer.json();
+      if (!answer.ok) throw new Error(said.problem);
+      if (run === now.run.run_id) seen = merged(said.decisions, seen);
+      fill();
+    } catch (error) {
+      setText(note, `Not loaded: ${plain(error.message)}`);
+    } finally {
+      more.disabled = false;
+    }
   }
 
   function open(event) {

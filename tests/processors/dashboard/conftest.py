@@ -49,7 +49,7 @@ def shown(page_server: PageServer) -> Frame:
 @pytest.fixture
 def tabs(chromium: Browser, page_server: PageServer) -> Iterator[Tabs]:
     """Opens the page. At the end no console error, exception or breach of the content policy may have been seen."""
-    opened = Tabs(chromium, page_server)
+    opened = Tabs(chromium, page_server.url)
     yield opened
     complaints = opened.close()
     assert complaints == []

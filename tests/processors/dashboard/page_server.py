@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from rollbook.processors.dashboard.answers import Frame, Problem, Size, Trajectory
+from rollbook.processors.dashboard.answers import Decisions, Frame, Problem, Size, Trajectory
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -27,6 +27,7 @@ class PageServer:
         self.heartbeats = True
         self.refusal = ""
         self.histories: dict[str, Trajectory] = {}
+        self.decisions: Decisions | None = None
         self.asked: list[str] = []
         self._frames: dict[tuple[str, str], str] = {}
         self._default: str | None = None
@@ -119,6 +120,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._stream(said)
             elif asked.path.startswith("/api/runs/") and asked.path.endswith("/trajectories"):
                 self._trajectory(said.get("id", ""))
+            elif asked.path.startswith("/api/runs/") and asked.path.endswith("/decisions"):
+                self._answer(self.page_server.decisions, "no such run is known")
             else:
                 self._file(unquote(asked.path))
         except (BrokenPipeError, ConnectionResetError):
@@ -136,12 +139,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _trajectory(self, trajectory_id: str) -> None:
         found = self.page_server.histories.get(trajectory_id)
+        self._answer(found, f"no decision about {trajectory_id} is remembered")
+
+    def _answer(self, found: Trajectory | Decisions | None, problem: str) -> None:
         if found is None:
-            self._json(HTTPStatus.NOT_FOUND, Problem(problem=f"no decision about {trajectory_id} is remembered"))
+            self._json(HTTPStatus.NOT_FOUND, Problem(problem=problem))
         else:
             self._json(HTTPStatus.OK, found)
 
-    def _json(self, status: HTTPStatus, answer: Problem | Trajectory) -> None:
+    def _json(self, status: HTTPStatus, answer: Problem | Trajectory | Decisions) -> None:
         self._head(status, "application/json")
         self.wfile.write(json.dumps(answer.model_dump(mode="json")).encode())
 

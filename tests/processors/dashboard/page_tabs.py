@@ -5,8 +5,6 @@ from urllib.parse import parse_qs
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, ViewportSize
 
-from rollbook.tests.processors.dashboard.page_server import PageServer
-
 PATIENCE_MS = 10_000
 _WATCH = """
 window.breaches = [];
@@ -35,8 +33,8 @@ PHONE = ViewportSize(width=360, height=740)
 class Tabs:
     """Opens tabs and collects what they complain about."""
 
-    def __init__(self, browser: Browser, server: PageServer) -> None:
-        self.server = server
+    def __init__(self, browser: Browser, url: str) -> None:
+        self.url = url
         self.awaited: tuple[str, ...] = ()
         """Parts of complaints that a test expects: a server that is stopped is noted by the browser."""
         self._browser = browser
@@ -62,7 +60,7 @@ class Tabs:
         page.on("dialog", self._asked)
         if clock:
             page.clock.install()
-        page.goto(self.server.url + address)
+        page.goto(self.url + address)
         return page
 
     def close(self) -> list[str]:

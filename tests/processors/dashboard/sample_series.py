@@ -65,7 +65,8 @@ def window(start_ms: int, size_ms: int, rng: random.Random, progress: float) -> 
 
 
 def drift_counts(rng: random.Random, admitted: int, refused: int) -> tuple[DriftCount, ...]:
-    passed = dict(spread(DRIFT_BOUNDS[:9], admitted, rng.gauss(5.2, 0.3)))
+    passed = dict(spread(DRIFT_BOUNDS[:8], admitted, rng.gauss(5.2, 0.3)))
+    passed[DRIFT_BOUNDS[8]] = passed.pop(None)  # what is above the threshold of 0.05 is refused
     failed = dict(spread(DRIFT_BOUNDS[9:], refused, 0.6))
     bins = [
         DriftCount(up_to=bound, admitted=passed.get(bound, 0), refused=failed.get(bound, 0))

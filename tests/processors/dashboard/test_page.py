@@ -2,7 +2,7 @@
 
 import pytest
 
-from rollbook.processors.dashboard.answers import Frame, Now, Size
+from rollbook.processors.dashboard.answers import Decisions, Frame, Now, Size
 from rollbook.schemas.records.decision import FreshnessSnapshot
 from rollbook.tests.processors.dashboard import sample
 from rollbook.tests.processors.dashboard.page_server import PageServer
@@ -16,6 +16,7 @@ from rollbook.tests.processors.dashboard.page_tabs import (
     wait_for_figures,
     width_left,
 )
+from rollbook.tests.processors.dashboard.sample_parts import decision
 from rollbook.tests.processors.dashboard.sample_series import RUN
 
 
@@ -189,3 +190,17 @@ def test_the_board_says_who_is_missing(tabs: Tabs, shown: Frame) -> None:
     )
     assert workers[:2] == [["worker-6", "bad"], ["worker-7", "bad"]]
     assert ["evaluator", "other"] in workers
+
+
+def test_decisions_older_than_those_of_the_frame_are_loaded(tabs: Tabs, shown: Frame, page_server: PageServer) -> None:
+    newest = now_of(shown).decisions
+    older = tuple(decision(newest[-1].sequence - back) for back in range(1, 40))
+    page_server.decisions = Decisions(run_id=RUN, decisions=(*newest, *older))
+    page = tabs.open()
+    page.wait_for_selector("[data-card=decisions] tbody tr")
+    page.get_by_role("button", name="Load 500").click()
+    page.wait_for_selector(f'[data-sequence="{older[-1].sequence}"]', state="attached")
+    rows = page.locator("[data-card=decisions] tbody tr").evaluate_all(
+        "rows => rows.map((row) => +row.dataset.sequence)"
+    )
+    assert rows == [line.sequence for line in (*newest, *older)]

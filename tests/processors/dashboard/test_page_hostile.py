@@ -52,6 +52,20 @@ def test_hostile_names_are_text_everywhere(tabs: Tabs, hostile: None, width: int
     assert page.evaluate(f"/{_HIDDEN}/u.test(document.body.innerText + document.title)") is False
 
 
+def test_a_tooltip_is_text(tabs: Tabs, hostile: None) -> None:
+    page = tabs.open()
+    wait_for_figures(page)
+    plot = page.locator("[data-card=refusals] .plot")
+    plot.scroll_into_view_if_needed()
+    plot.locator("canvas").first.wait_for()
+    box = plot.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.move(box["x"] + box["width"] - 16, box["y"] + box["height"] / 2)  # the newest window
+    page.locator(".chart-tip", has_text="<img src=x onerror").wait_for()
+    nothing_ran(page)
+
+
 @pytest.mark.parametrize("width", [360, 1280])
 def test_long_and_stacked_names_keep_the_layout(tabs: Tabs, hostile: None, width: int) -> None:
     page = tabs.open(size=ViewportSize(width=width, height=900))

@@ -35,7 +35,9 @@ export const throughput = {
         ...base(colours, (points) =>
           tip(
             slotTitle(slots, points[0].dataIndex),
-            points.map((one) => [one.seriesName, rate(one.value), colours[one.seriesName]]),
+            points
+              .toSorted((a, b) => a.seriesIndex - b.seriesIndex)
+              .map((one) => [one.seriesName, rate(one.value), colours[one.seriesName]]),
           ),
         ),
         axisPointer: { link: [{ xAxisIndex: "all" }], type: "line", lineStyle: { color: colours.muted } },
