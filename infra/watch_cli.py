@@ -1,5 +1,6 @@
 """`rollbook watch`: a run as it goes, in a terminal."""
 
+import os
 import time
 from typing import Annotated
 
@@ -50,7 +51,12 @@ def watch(
                 _tell(reader.seen(), as_lines)
                 sleep_while_read(interval)
         else:
-            show(console, reader.seen, interval)
+            show(_on_a_window(), reader.seen, interval)
+
+
+def _on_a_window() -> Console:
+    """Of the size that the window has, whatever the environment says that it had once."""
+    return Console(_environ={name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")})
 
 
 def _tell(seen: Seen, as_lines: bool) -> None:

@@ -30,17 +30,17 @@ from rollbook.tests.processors.hosting import host_in_thread, send
 
 RUN = "run-a"
 
-COMMAND = (
-    "from rollbook.infra.output import open_output; open_output();"
-    "from rollbook.infra.watch_cli import app; import sys; from rollbook.infra import cli; cli.app = app;"
-    "sys.exit(cli.run(sys.argv[1:]))"
-)
-
 
 def command(settings: Settings, *arguments: str) -> tuple[list[str], dict[str, str]]:
     """Its arguments and environment."""
     named = {"ROLLBOOK_BOOTSTRAP_SERVERS": settings.bootstrap_servers, "ROLLBOOK_TOPIC_PREFIX": settings.topic_prefix}
-    return [sys.executable, "-c", COMMAND, *arguments], {**os.environ, **named, "TERM": "xterm", "PYTHONUTF8": "1"}
+    return [sys.executable, "-m", "rollbook.infra.cli", "watch", *arguments], {
+        **os.environ,
+        **named,
+        "TERM": "xterm",
+        "PYTHONUTF8": "1",
+        "COLUMNS": "70",
+    }
 
 
 class Terminal:
