@@ -86,5 +86,10 @@ async def serve(settings: Settings, listening: socket.socket, access: Access) ->
         await asyncio.wait((ends, stops), return_when=asyncio.FIRST_COMPLETED)
         for task in (ends, stops):
             task.cancel()
+        if app.crash_reason is not None:
+            raise app.crash_reason
     finally:
-        await asyncio.wait_for(app.stop(), _LEAVE_S)
+        try:
+            await asyncio.wait_for(app.stop(), _LEAVE_S)
+        except TimeoutError:
+            logger.warning("not all parts ended within %s s: they are left behind", _LEAVE_S)

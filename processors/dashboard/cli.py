@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -65,8 +64,6 @@ def dashboard(
     at = Address(address.host, int(listening.getsockname()[1]))
     typer.echo(f"http://{at}/ (Ctrl-C ends it)", err=True)
     asyncio.run(serve(settings, listening, Access(at, access.token, access.public_names)))
-    # A call of librdkafka that did not come back would keep the interpreter from ending.
-    sys.stdout.flush()
 
 
 def _token(path: Path | None) -> str | None:

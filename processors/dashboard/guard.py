@@ -20,7 +20,7 @@ LOGIN_STYLE = "/login.css"
 PAGE = "/"
 OPEN = (HEALTH, LOGIN, LOGIN_STYLE)
 """What anybody may see: it says nothing of any run."""
-STREAM = "/api/stream"
+FORM_S = 5.0
 ANSWER_S = 30.0
 """Who takes longer to take an answer is hung up on."""
 _TICKET_S = 30 * 24 * 3600
@@ -41,7 +41,7 @@ class Guard:
         @web.middleware
         async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
             response = await self._answer(request, handler)
-            if request.path != STREAM and not response.prepared:
+            if not response.prepared:
                 await _send(request, response)
             return response
 
@@ -55,8 +55,10 @@ class Guard:
             return problem(refused.status, str(refused), refused.headers)
         except web.HTTPException as error:
             return _of_library(request, error)
-        except (asyncio.CancelledError, ConnectionError):
+        except ConnectionError:
             raise
+        except TimeoutError:
+            return problem(HTTPStatus.REQUEST_TIMEOUT, f"not there within {FORM_S:.0f} s: send it at once")
         except Exception as defect:
             logger.exception("a page failed")
             return problem(
@@ -116,7 +118,8 @@ class Guard:
         """The form's answer; the token is compared only where a page of ours sent it."""
         if is_from_elsewhere(request.headers.get("Origin"), request.headers.get("Host")):
             raise Refused(HTTPStatus.FORBIDDEN, "sent by a page of another site: sign in at /login of the dashboard")
-        form = await request.post()
+        async with asyncio.timeout(FORM_S):
+            form = await request.post()
         given = form.get("token", "")
         if self._access.token is None or (isinstance(given, str) and self._access.is_token(given.strip())):
             return self.signed_in(request)

@@ -35,6 +35,7 @@ class Lookup:
         self._shared = shared
         self._topic = settings.topic(Topic.DECISIONS)
         self._places = threading.BoundedSemaphore(_MOST_AT_ONCE)
+        self._closing = threading.Event()
         self._lock = threading.Lock()
         self._kept: dict[tuple[str, str, Remembered], tuple[float, Trajectory]] = {}
 
@@ -64,6 +65,10 @@ class Lookup:
         self._keep(key, found)
         return found
 
+    def close(self) -> None:
+        """End what is being read, soon."""
+        self._closing.set()
+
     def _kept_now(self, key: tuple[str, str, Remembered]) -> Trajectory | None:
         with self._lock:
             at, kept = self._kept.get(key, (0.0, None))
@@ -81,7 +86,7 @@ class Lookup:
         read = 0
         consumer = picker(self._settings)
         try:
-            for message in _messages(consumer, self._topic, places.partition, offsets):
+            for message in _messages(consumer, TopicPartition(self._topic, places.partition), offsets, self._closing):
                 decision = decode_as(Decision, message.value() or b"")
                 steps += steps_of(decision, message.timestamp()[1], run_id, trajectory_id)
                 read += 1
@@ -154,18 +159,20 @@ def unknown_run(run_id: str) -> Refused:
     )
 
 
-def _messages(consumer: Consumer, topic: str, partition: int, offsets: tuple[int, ...]) -> Iterator[Message]:
+def _messages(
+    consumer: Consumer, place: TopicPartition, offsets: tuple[int, ...], closing: threading.Event
+) -> Iterator[Message]:
     """The records at these offsets, which rise; without those that are gone. Raises TimeoutError or KafkaException."""
     end = time.monotonic() + WITHIN_S
     at: int | None = None
     for offset in offsets:
         if at is None or not 0 <= offset - at < _NEAR:
-            consumer.assign([TopicPartition(topic, partition, offset)])
+            consumer.assign([TopicPartition(place.topic, place.partition, offset)])
             at = offset
         while at <= offset:
             message = consumer.poll(_POLL_S)
             if message is None:
-                if time.monotonic() > end:
+                if time.monotonic() > end or closing.is_set():
                     raise TimeoutError(f"no answer within {WITHIN_S:.0f} s")
                 continue
             error = message.error()

@@ -66,6 +66,12 @@ class Pages:
         app.router.add_get("/", partial(self._asset, self._files, _INDEX))
         app.router.add_get("/{file:.+}", self._static)
 
+    def close(self) -> None:
+        """Let go what still waits; the process is about to end."""
+        self._lookup.close()
+        for executor in (self._workers, self._readers):
+            executor.shutdown(wait=False, cancel_futures=True)
+
     def _handlers(self) -> Mapping[str, guard.Handler]:
         return {
             "status": self._status,

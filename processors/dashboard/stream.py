@@ -6,6 +6,7 @@ was not ready in one of these moments is told in the next one what has changed s
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from rollbook.processors.dashboard.answering import Refused, encoded, put_header
 from rollbook.processors.dashboard.answers import Size
 from rollbook.processors.dashboard.routes import EVENTS
 from rollbook.processors.dashboard.shared import Mark, Shared
+
+logger = logging.getLogger("rollbook.dashboard")
 
 MOST_STREAMS = 64
 TICK_S = 1.0
@@ -113,8 +116,10 @@ class Streams:
             if request.method != "HEAD":
                 await self._tell(response, asked, Mark.parse(request.headers.get("Last-Event-ID")))
         except (ConnectionError, TimeoutError):
-            if request.transport is not None:
-                request.transport.abort()
+            _hang_up(request)
+        except Exception:  # what was begun cannot become an answer that is an error: its browser connects again
+            logger.exception("a stream failed")
+            _hang_up(request)
         finally:
             self._open -= 1
         return response
@@ -127,6 +132,11 @@ class Streams:
             await _within(WRITE_S, response.write, event.data)
             since = event.mark
             await self._frames.next_turn(seen, HEARTBEAT_S)
+
+
+def _hang_up(request: web.Request) -> None:
+    if request.transport is not None:
+        request.transport.abort()
 
 
 async def _within(seconds: float, write: Callable[[bytes], Awaitable[None]], data: bytes) -> None:

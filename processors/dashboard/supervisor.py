@@ -15,7 +15,7 @@ from rollbook.processors.host.logs import fault as told
 logger = logging.getLogger("rollbook.dashboard")
 
 FIRST_PAUSE_S = 1.0
-LONGEST_PAUSE_S = 60.0
+LONGEST_PAUSE_S = 30.0
 GOOD_AFTER_S = 300.0
 """Who read for so long without a fault begins with the shortest pause again."""
 HEALTHY_WITHIN_S = 60.0

@@ -4,7 +4,6 @@ Faust starts it in place of its own server, which bounds neither and waits a min
 """
 
 import asyncio
-import contextlib
 import socket
 from http import HTTPStatus
 
@@ -72,7 +71,6 @@ class Web(Service):  # type: ignore[misc, unused-ignore]
         self._frames = frames
         self._runner: web.AppRunner | None = None
         self._server: asyncio.Server | None = None
-        self._turning: asyncio.Task[None] | None = None
 
     async def on_start(self) -> None:
         app = web.Application(middlewares=[_first, self._guard.middleware()], client_max_size=LONGEST_BODY)
@@ -83,7 +81,7 @@ class Web(Service):  # type: ignore[misc, unused-ignore]
         manager = self._runner.server
         assert manager is not None
         loop = asyncio.get_running_loop()
-        self._turning = loop.create_task(self._frames.keep_turning())
+        self.add_future(self._frames.keep_turning())
         self._server = await loop.create_server(
             lambda: _Connection(
                 manager,
@@ -98,10 +96,7 @@ class Web(Service):  # type: ignore[misc, unused-ignore]
     async def on_stop(self) -> None:
         if self._server is not None:
             self._server.close()
-        if self._turning is not None:
-            self._turning.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._turning
+        self._pages.close()
         if self._runner is not None:
             await self._runner.cleanup()
 

@@ -1,8 +1,10 @@
 """Who may ask the dashboard: the rules alone, and as a process applies them. No broker is needed for any of it."""
 
 import re
+import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +15,10 @@ import pytest
 from rollbook.infra.settings import Settings
 from rollbook.processors.dashboard.access import Access, is_from_elsewhere
 from rollbook.processors.dashboard.answering import CONTENT_POLICY
+from rollbook.processors.dashboard.guard import FORM_S
 from rollbook.processors.dashboard.listening import Address
 from rollbook.schemas.errors import BadInput
-from rollbook.tests.processors.dashboard.serving import Served, command, dashboard, environment
+from rollbook.tests.processors.dashboard.serving import Served, command, dashboard, end, environment
 
 NOBODY = Settings(bootstrap_servers="127.0.0.1:1")
 TOKEN = "correct-horse-battery-staple"
@@ -353,3 +356,30 @@ def test_a_token_from_a_file(tmp_path: Path) -> None:
     with dashboard(NOBODY, "--token-file", str(file)) as running:
         assert running.ask("/api/status").status == 401
         assert running.ask("/api/status", headers={"Authorization": f"Bearer {TOKEN}"}).status == 200
+
+
+def test_without_its_library_it_says_what_to_install() -> None:
+    script = "import sys; sys.modules['faust'] = None; from rollbook.infra.cli import main; main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", script, "dashboard"], env=environment(NOBODY), capture_output=True, text=True, timeout=60
+    )
+    assert (ended.returncode, ended.stderr.count("\n")) == (3, 1)
+    assert "pip install 'rollbook[dashboard]'" in ended.stderr
+
+
+def test_a_form_that_never_comes_whole_is_answered(locked: Served) -> None:
+    head = f"POST /login HTTP/1.1\r\nHost: 127.0.0.1:{locked.port}\r\nOrigin: http://127.0.0.1:{locked.port}\r\n"
+    form = "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 100\r\n\r\ntoken="
+    with socket.create_connection(("127.0.0.1", locked.port), timeout=FORM_S + 10) as raw:
+        raw.sendall((head + form).encode())
+        assert raw.recv(100).startswith(b"HTTP/1.1 408")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_in_time_with_streams_and_half_requests_open(number: signal.Signals) -> None:
+    with dashboard(NOBODY) as running, running.events() as stream:
+        stream.next()
+        with socket.create_connection(("127.0.0.1", running.port)) as half:
+            half.sendall(b"GET / HTTP/1.1\r\nHo")
+            assert running.process is not None
+            end(running.process, number)
