@@ -1,6 +1,7 @@
 """`rollbook watch`: a run as it goes, in a terminal."""
 
 import os
+import sys
 import time
 from typing import Annotated
 
@@ -46,7 +47,7 @@ def watch(
     with Reader(Settings.from_env(), named or run or "") as reader:
         if once:
             _once(console, reader, as_lines)
-        elif as_lines or not console.is_terminal or console.is_dumb_terminal:
+        elif as_lines or not sys.stdout.isatty() or console.is_dumb_terminal:  # colours may be forced into a pipe
             while True:
                 _tell(reader.seen(), as_lines)
                 sleep_while_read(interval)

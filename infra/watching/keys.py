@@ -60,6 +60,11 @@ class Keys:
         os.close(self._woken)
         os.close(self._wakes)
 
+    @property
+    def hint(self) -> str:
+        """What to do to end."""
+        return "Ctrl-C ends" if self._input is None else "q ends"
+
     def wait(self, seconds: float) -> Happened:
         """So long at most."""
         inputs = [self._woken] if self._input is None else [self._woken, self._input]
@@ -67,7 +72,10 @@ class Keys:
         if self._ended_by:
             return Happened.QUIT
         if self._input in ready and self._input is not None:
-            typed = os.read(self._input, 1_024)
+            try:
+                typed = os.read(self._input, 1_024)
+            except OSError:  # the terminal is gone
+                return Happened.QUIT
             if not typed or not _QUIT.isdisjoint(typed):
                 return Happened.QUIT
         if self._woken in ready:

@@ -50,7 +50,7 @@ class Reader:
         self._fault = ""
         self._defect: Exception | None = None
         self._reading = Reading.WAITING
-        self._heard_ms: int | None = None
+        self._heard_at: float | None = None
         self._ahead: set[str] = set()
         """Topics that were not read to their end yet."""
         self._searched_all = False
@@ -81,7 +81,7 @@ class Reader:
                 reading=self._reading,
                 fault=self._fault or self._tape.strange,
                 now_ms=now_ms,
-                heard_ms=self._heard_ms,
+                heard_s=None if self._heard_at is None else time.monotonic() - self._heard_at,
                 snapshot=snapshot,
                 snapshot_ms=self._tape.snapshot_ms,
                 minutes=self._tape.minutes(now_ms),
@@ -214,12 +214,12 @@ class Reader:
                 self._leases.look(snapshot.updates, self._partition, times.time_of)
 
     def _heard(self) -> None:
-        self._heard_ms, self._fault = _now_ms(), ""
+        self._heard_at, self._fault = time.monotonic(), ""
 
     def _cut_off(self, fault: str) -> None:
         with self._lock:
             self._fault = fault
-            if self._heard_ms is not None:
+            if self._heard_at is not None:
                 self._reading = Reading.CUT_OFF
 
 

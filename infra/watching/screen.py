@@ -20,7 +20,7 @@ def show(console: Console, seen: Callable[[], Seen], interval_s: float) -> None:
     with Keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
         happened = Happened.NOTHING
         while happened is not Happened.QUIT:
-            live.update(drawn(console, seen(), console.height, "q ends"), refresh=True)
+            live.update(drawn(console, seen(), console.height, keys.hint), refresh=True)
             happened = keys.wait(interval_s)
             if happened is Happened.RESIZED:
                 time.sleep(_SETTLE_S)

@@ -81,18 +81,13 @@ class Seen:
     reading: Reading
     fault: str
     now_ms: int
-    heard_ms: int | None
-    """When the broker last answered; None: never yet."""
+    heard_s: float | None
+    """How long ago the broker last answered; None: never yet."""
     snapshot: FreshnessSnapshot | None
     snapshot_ms: int | None
     minutes: Minutes
     leases: tuple[tuple[str, int], ...]
     """By update, when its lease ends; where that is not known (yet), or there is none, it is not among them."""
-
-    @property
-    def heard_s(self) -> float | None:
-        """How long ago the broker answered."""
-        return None if self.heard_ms is None else max(0, self.now_ms - self.heard_ms) / 1_000
 
     @property
     def snapshot_s(self) -> float | None:

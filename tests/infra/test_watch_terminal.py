@@ -209,7 +209,8 @@ def test_what_it_cannot_do_is_one_line(arguments: tuple[str, ...], code: int, sa
 def test_without_a_terminal_a_line_an_interval_until_nobody_reads(settings: Settings, kind: str) -> None:
     decide(settings, rich(RUN, PARTITIONS))
     what, environment = command(settings, RUN, "--interval", "0.1", *(["--json"] if kind == "json" else []))
-    process = subprocess.Popen(what, env=environment, stdout=subprocess.PIPE, text=True)
+    coloured = {**environment, "FORCE_COLOR": "1"}  # which makes no terminal of a pipe
+    process = subprocess.Popen(what, env=coloured, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     for said in process.stdout:
         assert json.loads(said)["run_id"] == RUN if kind == "json" else said.startswith(f"{RUN}: ")
