@@ -5,7 +5,7 @@ import { count, many, moment } from "./format.js";
 import { hash, name } from "./text.js";
 
 const MOST_NAMES = 6;
-const STATES = { active: "●", committed: "◐", prepared: "○", retired: "·", abandoned: "✕" };
+const STATES = { active: "●", committed: "◐", prepared: "○", retired: "·", abandoned: "✕", orphaned: "✕" };
 
 /** The board; `draw(store)` fills it. */
 export function board() {

@@ -12,7 +12,7 @@ MAX_LAG = 3
 SIZE_MS = {Size.SECOND: 1_000, Size.TEN_SECONDS: 10_000, Size.MINUTE: 60_000, Size.TEN_MINUTES: 600_000}
 KEPT = {Size.SECOND: 300, Size.TEN_SECONDS: 360, Size.MINUTE: 720, Size.TEN_MINUTES: 1_008}
 DRIFT_BOUNDS = (1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 0.1, 0.2, 0.5, 1.0)
-TOOK_BOUNDS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0)
+TOOK_BOUNDS = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 REASONS = ("stale_policy", "policy_drift", "not_rewarded", "revision_conflict", "eval_only", "future_policy")
 LIFECYCLE = ("dispatched", "generated", "rewarded", "reserved", "admitted", "consumed", "discarded")
 

@@ -142,17 +142,3 @@ export const bars = (id, label, data, color, more = {}) => ({
   emphasis: { disabled: true },
   ...more,
 });
-
-/** Bounds of bins by 1, 2 and 5 times powers of ten, without holes from the least to the largest of those given. */
-export function withoutHoles(bounds) {
-  const low = Math.min(...bounds);
-  const high = Math.max(...bounds);
-  const all = new Set(bounds);
-  for (let power = -9; power <= 9; power += 1) {
-    for (const digit of [1, 2, 5]) {
-      const bound = Number(`${digit}e${power}`);
-      if (bound > low && bound < high) all.add(bound);
-    }
-  }
-  return [...all].sort((a, b) => a - b);
-}

@@ -1,7 +1,8 @@
 // Drift of judged rows against the threshold, and the drift floor (at lag 0: engine mismatch) by version.
 
 import { count, many, nats } from "../format.js";
-import { bars, base, categories, limitLine, soFar, tip, values, withoutHoles } from "./base.js";
+import { bars, base, categories, limitLine, soFar, tip, values } from "./base.js";
+import { DRIFT_NATS, between } from "./bins.js";
 
 export const drift = {
   id: "drift",
@@ -153,20 +154,10 @@ export const driftFloor = {
 
 function binBounds(bins, threshold) {
   const given = bins.map((one) => one.up_to).filter((bound) => bound !== null);
-  // The threshold is shown also where no row came near it.
-  const around = threshold > 0 && threshold <= 10 ? [above(threshold), above(threshold * 2)] : [];
-  const all = [...given, ...around];
-  return all.length ? withoutHoles(all) : [];
-}
-
-/** The bound by 1, 2 and 5 that a value falls under. */
-function above(value) {
-  const power = Math.floor(Math.log10(value));
-  for (const digit of [1, 2, 5, 10]) {
-    const bound = Number(`${digit}e${power}`);
-    if (value <= bound * (1 + 1e-9)) return Number(bound.toPrecision(1));
-  }
-  return value;
+  // The threshold is shown also where no row came near it, with the bin above it.
+  const at = DRIFT_NATS.findIndex((bound) => threshold <= bound);
+  const around = threshold > 0 && at >= 0 ? DRIFT_NATS.slice(at, at + 2) : [];
+  return between(DRIFT_NATS, [...given, ...around]);
 }
 
 /** Where the threshold lies, as a fraction of bins; inside a bin by its logarithm. */

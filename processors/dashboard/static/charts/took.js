@@ -1,7 +1,8 @@
 // Time from generation to consumption: histogram so far, and mean over time.
 
 import { count, decimal, many, span } from "../format.js";
-import { bars, base, categories, lastWindows, slotTitle, timeAxis, tip, values, withoutHoles } from "./base.js";
+import { bars, base, categories, lastWindows, slotTitle, timeAxis, tip, values } from "./base.js";
+import { TOOK_S, between } from "./bins.js";
 
 export const took = {
   id: "took",
@@ -22,7 +23,7 @@ function bins({ totals, colours }) {
   const all = totals.took;
   if (totals.took_count === 0) return { empty: "Nothing was consumed yet whose generation's time is known." };
   const given = all.map((one) => one.up_to_s).filter((bound) => bound !== null);
-  const bounds = given.length ? withoutHoles(given) : [];
+  const bounds = between(TOOK_S, given);
   const last = all.find((one) => one.up_to_s === null);
   const at = (bound) => all.find((one) => one.up_to_s === bound)?.count ?? 0;
   const names = [...bounds.map(tick), ...(last ? [`> ${tick(bounds.at(-1) ?? 0)}`] : [])];
