@@ -72,7 +72,7 @@ class Guard:
         if path == HEALTH:
             return None
         host = request.headers.get("Host")
-        if not access.is_ours(host):
+        if not (access.is_ours(host) and access.is_ours(request.host)):  # the second may be that of a whole URL
             return problem(
                 HTTPStatus.MISDIRECTED_REQUEST,
                 f"{shown(host or '')} is no name of this dashboard: ask for its address, or start it with "

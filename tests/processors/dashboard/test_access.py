@@ -226,6 +226,12 @@ def test_a_name_that_is_not_ours_is_answered_nothing(served: Served, host: str, 
     assert reply.json().keys() == {"problem"}
 
 
+def test_a_whole_url_in_place_of_a_path_is_judged_by_its_own_name(served: Served) -> None:
+    assert served.ask("http://attacker.example/api/status").status == 421
+    assert served.ask(f"http://127.0.0.1:{served.port}/api/status").status == 200
+    assert served.ask(f"http://127.0.0.1:{served.port}/api/status", host="attacker.example").status == 421
+
+
 def test_a_page_of_another_site_reads_nothing_through_a_browser(served: Served) -> None:
     for path in ("/api/runs", "/api/stream", "/vendor/echarts.min.js"):
         assert served.ask(path, headers={"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}).status == 403
