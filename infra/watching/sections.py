@@ -41,7 +41,7 @@ def refused(snapshot: FreshnessSnapshot, minutes: Minutes) -> Section:
     lines = []
     for one in found[:_MOST]:
         new = lately.get((one.record_type, one.reason), 0)
-        more = Text(f"{f'+{new:,}' if new else '':>6} ", style=Tone.LOOK.value)
+        more = Text(f"{f' +{new:,}' if new else '':>7} ", style=Tone.LOOK.value)
         lines.append(joined(f"{one.count:>7,}", more, said(f"{one.record_type or 'record'} {one.reason}")))
     return Section("Refused: so far, lately", tuple(lines))
 

@@ -39,7 +39,7 @@ class Minutes:
         return sum(getattr(one, what) for one in self.seconds if one is not None)
 
     def course(self, what: str, width: int) -> list[float | None]:
-        """How often a second, in `width` columns at most; the last one ends now."""
+        """How often a second, in `width` columns at most."""
         found: list[float | None] = []
         for known in self._columns(width):
             found.append(sum(getattr(one, what) for one in known) / len(known) if known else None)
@@ -55,11 +55,12 @@ class Minutes:
         return _share([one for one in self.seconds if one is not None])
 
     def _columns(self, width: int) -> list[list[Second]]:
-        """Of whole multiples of their length: what has happened stays in its column as time goes on."""
+        """Of whole multiples of their length: what has happened stays in its column as time goes on. The second that is
+        not over is in none."""
         width = max(1, width)
         each, first = -(-len(self.seconds) // width), self.start_ms // 1_000
-        found: dict[int, list[Second]] = {(first + at) // each: [] for at in range(len(self.seconds))}
-        for at, second in enumerate(self.seconds):
+        found: dict[int, list[Second]] = {(first + at) // each: [] for at in range(len(self.seconds) - 1)}
+        for at, second in enumerate(self.seconds[:-1]):
             if second is not None:
                 found[(first + at) // each].append(second)
         return list(found.values())[-width:]
