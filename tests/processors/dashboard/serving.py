@@ -17,7 +17,8 @@ from typing import Any
 from rollbook.infra.settings import Settings
 
 STARTS_WITHIN_S = 30.0
-ENDS_WITHIN_S = 2.0
+ENDS_WITHIN_S = 5.0
+"""It is two seconds by itself; the machine does other things too."""
 
 
 @dataclass(frozen=True, slots=True)
