@@ -112,9 +112,8 @@ class Course:
 
     def _cut_off(self, why: str) -> None:
         standing = Standing(Reading.CUT_OFF if self._shared.has_read else Reading.WAITING, why)
-        if standing.reading is not self._shared.standing.reading or not self._shared.standing.fault:
-            logger.warning("%s: %s", standing.reading.value, why)
         if standing != self._shared.standing:
+            logger.warning("%s: %s", standing.reading.value, why)
             self._shared.stand(standing)
 
     def _why(self, fault: KafkaError) -> str:

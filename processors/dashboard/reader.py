@@ -24,6 +24,7 @@ logger = logging.getLogger("rollbook.dashboard")
 BATCH = 500
 """Messages folded at once: pages wait for no more than these."""
 WAIT_S = 0.1
+_PAUSE_S = 0.5
 
 
 class Reader:
@@ -42,6 +43,7 @@ class Reader:
                 self._read(stop)
             except Anew as reason:
                 logger.warning("reading everything anew: %s", reason)
+                stop.wait(_PAUSE_S)
 
     def _read(self, stop: threading.Event) -> None:
         """From the log's beginning until it is stopped, or has to begin anew."""

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from rollbook.infra.settings import Settings
+from rollbook.infra.settings import Settings, variable_for
 
 STARTS_WITHIN_S = 30.0
 ENDS_WITHIN_S = 5.0
@@ -168,6 +168,7 @@ def environment(settings: Settings, **more: str) -> dict[str, str]:
         **kept,
         "ROLLBOOK_BOOTSTRAP_SERVERS": settings.bootstrap_servers,
         "ROLLBOOK_TOPIC_PREFIX": settings.topic_prefix,
+        **{variable_for(name): value for name, value in settings.kafka},
         **more,
     }
 
