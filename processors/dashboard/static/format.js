@@ -6,7 +6,8 @@ const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFracti
 const clocks = {
   short: new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" }),
   long: new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" }),
-  day: new Intl.DateTimeFormat("en-GB", {
+  day: new Intl.DateTimeFormat("en-GB", { day: "2-digit", month: "short", hour: "2-digit", minute: "2-digit" }),
+  moment: new Intl.DateTimeFormat("en-GB", {
     day: "2-digit",
     month: "short",
     hour: "2-digit",
@@ -53,11 +54,13 @@ export function span(seconds) {
 /** How long ago, never in the future. */
 export const ago = (ms, nowMs) => (nowMs - ms < 1000 ? "just now" : `${span(Math.floor((nowMs - ms) / 1000))} ago`);
 
-/** The time of day; seconds only where windows are shorter than a minute. */
-export const clock = (ms, sizeMs = 1000) => clocks[sizeMs >= 60_000 ? "short" : "long"].format(ms);
+/** The time of day; seconds only where windows are shorter than a minute, the day where they reach over days. */
+export function clock(ms, sizeMs = 1000) {
+  return clocks[sizeMs >= 600_000 ? "day" : sizeMs >= 60_000 ? "short" : "long"].format(ms);
+}
 
 /** Day and time. */
-export const moment = (ms) => (ms === null || ms === undefined ? NONE : `${clocks.day.format(ms)}`);
+export const moment = (ms) => (ms === null || ms === undefined ? NONE : clocks.moment.format(ms));
 
 /** "1 row", "2 rows". */
 export const many = (n, one, more = `${one}s`) => `${count(n)} ${n === 1 ? one : more}`;

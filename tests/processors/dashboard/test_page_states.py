@@ -1,10 +1,21 @@
 """How the page stands when there is nothing to show, or what it shows is in doubt."""
 
-from rollbook.processors.dashboard.answers import Reading
+import pytest
+
+from rollbook.processors.dashboard.answers import Activation, Reading
+from rollbook.schemas.records.decision import LagCount
 from rollbook.tests.processors.dashboard import sample
 from rollbook.tests.processors.dashboard.page_server import PageServer
-from rollbook.tests.processors.dashboard.page_tabs import PHONE, Tabs, wait_for_figure, wait_for_figures, width_left
-from rollbook.tests.processors.dashboard.sample_series import RUN
+from rollbook.tests.processors.dashboard.page_tabs import (
+    CHARTS,
+    PHONE,
+    Tabs,
+    wait_for_figure,
+    wait_for_figures,
+    width_left,
+)
+from rollbook.tests.processors.dashboard.sample_series import RUN, at, totals
+from rollbook.tests.processors.dashboard.sample_snapshot import snapshot
 
 GONE = ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
 """What a browser notes when the server goes away."""
@@ -125,3 +136,56 @@ def test_another_start_of_the_dashboard_replaces_the_windows(tabs: Tabs, page_se
     admitted = sum(one.count for window in few.windows for one in window.stages if one.name == "admitted")
     page.locator("[data-card=admission]").scroll_into_view_if_needed()
     wait_for_figure(page, "window_admitted", admitted)
+
+
+@pytest.mark.parametrize(("max_lag", "lags"), [(0, (0,)), (0, (-1, 0, 1)), (2, tuple(range(-1, 65))), (1_000, (0, 3))])
+def test_every_limit_and_range_of_lags_is_drawn(
+    tabs: Tabs, page_server: PageServer, max_lag: int, lags: tuple[int, ...]
+) -> None:
+    frame = sample.frame()
+    assert frame.series is not None
+    assert frame.now is not None
+    counted = at(dict.fromkeys(lags, 7))
+    windows = tuple(
+        window.model_copy(update={"judged_by_lag": counted, "ready_by_lag": counted})
+        for window in frame.series.windows[-40:]
+    )
+    ready = tuple(LagCount(lag=lag, count=7) for lag in lags)
+    now = frame.now.model_copy(
+        update={
+            "snapshot": snapshot(max_lag=max_lag, ready_by_lag=ready),
+            "totals": frame.now.totals.model_copy(update={"consumed_by_lag": counted}),
+        }
+    )
+    page_server.show(
+        frame.model_copy(update={"now": now, "series": frame.series.model_copy(update={"windows": windows})})
+    )
+    page = tabs.open()
+    wait_for_figures(page)
+    for chart in ("heat", "queue", "consumed-lag"):
+        card = page.locator(f"[data-card={chart}]")
+        card.scroll_into_view_if_needed()
+        card.locator("canvas").first.wait_for()
+    rows = page.locator("[data-card=consumed-lag]")
+    rows.get_by_role("button", name="Table").click()
+    assert rows.locator("tbody tr").count() == len(lags)
+
+
+def test_a_run_in_which_nothing_happened_yet_has_blanks_that_say_so(tabs: Tabs, page_server: PageServer) -> None:
+    frame = sample.frame()
+    assert frame.series is not None
+    assert frame.now is not None
+    now = frame.now.model_copy(
+        update={"totals": totals(()), "updates": (), "activation": Activation(workers=(), policies=()), "decisions": ()}
+    )
+    series = frame.series.model_copy(update={"windows": ()})
+    page_server.show(frame.model_copy(update={"now": now, "series": series}))
+    page = tabs.open()
+    page.wait_for_selector("body[data-view=figures]")
+    for chart in sorted(set(CHARTS) - {"queue", "drift-floor"}):
+        card = page.locator(f"[data-card={chart}]")
+        card.scroll_into_view_if_needed()
+        card.locator(".blank:not([hidden])").wait_for()
+        assert card.locator("canvas").count() == 0
+    assert "No decision was read yet." in page.locator("[data-card=decisions]").inner_text()
+    assert "No policy is known yet." in page.locator("[data-card=board]").inner_text()

@@ -2,7 +2,7 @@
 
 import { count, many } from "../format.js";
 import { base, categories, lastWindows, limitLine, slotTitle, timeAxis, tip } from "./base.js";
-import { lagName, lagRange } from "./lags.js";
+import { lagName, lagRange, limitPlace } from "./lags.js";
 
 const MOST = 24;
 const FIELDS = { judged: "judged_by_lag", ready: "ready_by_lag", version: "ready_by_version" };
@@ -83,9 +83,7 @@ export const heat = {
             itemStyle: { borderColor: colours.surface, borderWidth: slots.starts.length > 120 ? 0 : 0.5 },
             emphasis: { disabled: true },
           },
-          ...(mode === "version"
-            ? []
-            : [limitLine(colours, "y", maxLag - lines.low, lines.names.length, "stale above")]),
+          ...(lines.limit === null ? [] : [limitLine(colours, "y", lines.limit, lines.names.length, "stale above")]),
         ],
       },
       summary: `Heat map over time of ${OF[mode]}. ${latest(slots, rowsOf, what)}`,
@@ -102,7 +100,8 @@ export const heat = {
 function lags(seen, maxLag) {
   const range = lagRange(seen, maxLag, MOST);
   const names = Array.from({ length: range.length }, (_, i) => lagName(range, i, maxLag));
-  return { low: range.low, names, place: (lag) => Math.max(0, Math.min(range.length - 1, lag - range.low)) };
+  const place = (lag) => Math.max(0, Math.min(range.length - 1, lag - range.low));
+  return { names, place, limit: limitPlace(range, maxLag) };
 }
 
 function versions(seen) {
@@ -110,7 +109,7 @@ function versions(seen) {
   const low = Math.max(Math.min(...seen), high - MOST + 1);
   const older = Math.min(...seen) < low ? "≤ " : "";
   const names = Array.from({ length: high - low + 1 }, (_, i) => `${i === 0 ? older : ""}v${low + i}`);
-  return { low, names, place: (version) => Math.max(0, version - low) };
+  return { names, place: (version) => Math.max(0, version - low), limit: null };
 }
 
 function latest(slots, rowsOf, what) {

@@ -3,7 +3,7 @@
 import { count, many } from "../format.js";
 import { total } from "../state.js";
 import { atPresent, bars, base, categories, limitLine, soFar, tip, values } from "./base.js";
-import { byLag, freshnessOf, lagName, lagRange } from "./lags.js";
+import { byLag, freshnessOf, lagName, lagRange, limitPlace } from "./lags.js";
 
 const KINDS = [
   ["fresh", "fresh", "lag 0"],
@@ -68,7 +68,7 @@ export const queue = {
             colours.fresh,
             { barMaxWidth: 22 },
           ),
-          limitLine(colours, "y", snapshot.max_lag - range.low, names.length, "stale above"),
+          ...limit(colours, "y", range, snapshot.max_lag, "stale above"),
         ],
       },
       legend: KINDS.filter(([kind]) => counts[kind] || ["fresh", "tolerated", "expiring", "stale"].includes(kind)).map(
@@ -81,7 +81,7 @@ export const queue = {
         }),
       ),
       summary: `${many(all, "row")} ready: ${KINDS.map(([kind]) => `${counts[kind]} ${kind}`).join(", ")}.`,
-      caption: "Rows by lag. Expiring is stale with the next activation.",
+      caption: `Rows by lag. Expiring, at lag ${snapshot.max_lag}, is stale with the next activation.`,
       table: {
         head: ["Freshness", "What", "Rows"],
         numeric: [2],
@@ -124,7 +124,7 @@ export const consumed = {
             colours.fresh,
             { barMaxWidth: 48 },
           ),
-          limitLine(colours, "x", maxLag - range.low, names.length, `limit ${maxLag}`),
+          ...limit(colours, "x", range, maxLag, `limit ${maxLag}`),
         ],
       },
       summary: `Consumed rows by lag: ${lags.map(({ at, count: n }) => `${n} at ${at}`).join(", ")}.`,
@@ -137,3 +137,9 @@ export const consumed = {
     };
   },
 };
+
+/** The line of the limit, where it is in sight. */
+function limit(colours, axis, range, maxLag, label) {
+  const place = limitPlace(range, maxLag);
+  return place === null ? [] : [limitLine(colours, axis, place, range.length, label)];
+}

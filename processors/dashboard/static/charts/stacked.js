@@ -24,7 +24,9 @@ export function stacked({ slots, colours }, lines, { unit, empty, caption }) {
       ),
       xAxis: timeAxis(colours, slots),
       yAxis: values(colours),
-      series: filled.map(({ id, name, color, data }) => bars(id, name, data, color)),
+      series: filled.map(({ id, name, color, data }) =>
+        bars(id, name, data, color, { large: true, largeThreshold: 100 }),
+      ),
     },
     legend,
     summary: `Bars over time. In the windows shown: ${filled.map(({ name }, i) => `${sums[i]} ${name}`).join(", ")}.`,
