@@ -63,7 +63,7 @@ function list({ standing: how, frame, frameAt, trouble }) {
   // In place of the figures the message says the same, with a bar.
   if (how === "catching_up" && frame.now === null) return [];
   if (how === "catching_up") return [["note", "Catching up with the log.", progress(status), "catching_up"]];
-  return how === "live" && status.fault ? [["note", "Reading, but:", short(status.fault, 400), "fault"]] : [];
+  return how === "live" && status.fault ? [["note", "Reading, but:", short(status.fault, 240), "fault"]] : [];
 }
 
 function banner([kind, title, text, state]) {

@@ -122,6 +122,21 @@ def test_every_chart_is_drawn_and_says_what_it_shows_and_can_be_a_table(tabs: Ta
     assert {card.get_attribute("data-card") for card in page.locator("[data-card]:has(.plot)").all()} == drawn
 
 
+def test_what_is_so_far_and_what_is_of_windows_is_said(tabs: Tabs, shown: Frame) -> None:
+    page = tabs.open()
+    wait_for_figures(page)
+    for chart, mode, scope in (
+        ("took", "Histogram", "so far"),
+        ("took", "Mean over time", "last 43 min 20 s in windows of 10 s"),
+        ("refusals", "Over time", "last 43 min 20 s in windows of 10 s"),
+        ("refusals", "So far", "so far"),
+    ):
+        card = page.locator(f"[data-card={chart}]")
+        card.scroll_into_view_if_needed()
+        card.get_by_role("radio", name=mode).check()
+        card.locator(".scope", has_text=scope).wait_for()
+
+
 def test_a_chart_out_of_sight_is_not_drawn(tabs: Tabs, shown: Frame) -> None:
     page = tabs.open()
     wait_for_figures(page)

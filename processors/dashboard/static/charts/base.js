@@ -11,7 +11,7 @@ export function base(colours, tip, grid = {}) {
   return {
     animation: false,
     textStyle: { fontFamily: FONT, fontSize: 11, color: colours.muted },
-    grid: { left: 8, right: 14, top: 18, bottom: 8, outerBoundsMode: "same", outerBoundsContain: "axisLabel", ...grid },
+    grid: { left: 8, right: 24, top: 18, bottom: 8, outerBoundsMode: "same", outerBoundsContain: "axisLabel", ...grid },
     tooltip: {
       trigger: "axis",
       axisPointer: { type: "shadow", shadowStyle: { color: colours.ink, opacity: 0.07 } },

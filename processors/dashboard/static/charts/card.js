@@ -6,7 +6,7 @@ import { name } from "../text.js";
 const MOST_ROWS = 300;
 
 /**
- * A card of a chart. `chart`: {id, title, scope(context) -> text, span, height, modes: [[id, label]], view(context) -> View}.
+ * A card of a chart. `chart`: {id, title, scope(context, mode) -> text, span, height, modes: [[id, label]], view(context, mode) -> View}.
  * View: {empty, option, summary, caption, legend: [{name, color, value, dash}], table: {head, rows, numeric}}.
  */
 export class Card {
@@ -72,7 +72,7 @@ export class Card {
     if (!this.#dirty || !this.#seen || this.#context === null) return;
     this.#dirty = false;
     const view = this.#chart.view(this.#context, this.mode);
-    setText(this.scope, this.#chart.scope(this.#context));
+    setText(this.scope, this.#chart.scope(this.#context, this.mode));
     setText(this.caption, view.caption ?? "");
     const blank = view.empty ?? "";
     setText(this.blank, blank);

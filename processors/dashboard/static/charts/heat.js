@@ -5,6 +5,7 @@ import { base, categories, lastWindows, limitLine, slotTitle, timeAxis, tip } fr
 import { lagName, lagRange, limitPlace } from "./lags.js";
 
 const MOST = 24;
+const MOST_LABELS = 13;
 const FIELDS = { judged: "judged_by_lag", ready: "ready_by_lag", version: "ready_by_version" };
 const OF = {
   judged: "rows that Admit judged, by lag",
@@ -57,7 +58,9 @@ export const heat = {
           trigger: "item",
         },
         xAxis: timeAxis(colours, slots),
-        yAxis: categories(colours, lines.names, { splitArea: { show: false } }),
+        yAxis: categories(colours, lines.names, {
+          axisLabel: { color: colours.muted, fontSize: 11, interval: Math.ceil(lines.names.length / MOST_LABELS) - 1 },
+        }),
         visualMap: {
           type: "continuous",
           seriesIndex: 0,

@@ -12,7 +12,7 @@ export const refusals = {
   id: "refusals",
   title: "Refusals by reason",
   span: 6,
-  scope: lastWindows,
+  scope: (context, mode) => (mode === "sofar" ? "so far" : lastWindows(context)),
   modes: [
     ["over", "Over time"],
     ["sofar", "So far"],
@@ -74,7 +74,7 @@ function refusalsSoFar({ refusals: all }, colours) {
       ],
     },
     summary: `Refusals so far: ${sorted.map((one) => `${label(one)} ${one.count}`).join(", ")}.`,
-    caption: "Of Reserve and Admit rows are counted, elsewhere records. The newest windows: the other view.",
+    caption: "Of Reserve and Admit rows are counted, elsewhere records.",
     table: {
       head: ["Record", "Reason", "Refused"],
       numeric: [2],

@@ -13,7 +13,7 @@ export const took = {
     ["bins", "Histogram"],
     ["mean", "Mean over time"],
   ],
-  scope: (context) => (context.mode === "mean" ? lastWindows(context) : "so far"),
+  scope: (context, mode) => (mode === "mean" ? lastWindows(context) : "so far"),
   view(context, mode) {
     return mode === "mean" ? mean(context) : bins(context);
   },
@@ -83,7 +83,7 @@ function mean({ slots, colours }) {
           type: "line",
           data,
           connectNulls: true,
-          showSymbol: true,
+          showSymbol: data.filter((value) => value !== null).length < 60,
           symbol: "circle",
           symbolSize: 5,
           color: colours.consumed,
