@@ -74,7 +74,7 @@ class Runs(Answer):
     """All runs that are kept, the one with the newest decision first."""
 
     runs: tuple[RunLine, ...] = Field(description="The runs.")
-    left_out: int = Field(description="Runs that gave their place to busier ones since the start.")
+    left_out: int = Field(description="Open runs that are not among them, because others are busier.")
 
 
 class Count(Answer):
@@ -120,14 +120,16 @@ class Totals(Answer):
     decisions: int = Field(description="Decisions.")
     stages: tuple[Count, ...] = Field(
         description="Trajectories by what became of them: dispatched, generated, rewarded, reserved, admitted, "
-        "consumed, discarded."
+        "consumed, discarded. What a roll-back gives back and another update had trained on is in the snapshot alone."
     )
     failures: tuple[Count, ...] = Field(description="Failures by stage: generation, reward.")
     outcomes: tuple[Count, ...] = Field(description="Decisions by outcome.")
     violations: int = Field(description="Decisions that broke a rule (observe mode, unreserved commits).")
     refusals: tuple[Refusals, ...] = Field(description="Refusals by record and reason.")
     judged_by_lag: tuple[At, ...] = Field(description="Rows judged by Admit, by lag (64 stands for more, -1 for less).")
-    consumed_by_lag: tuple[At, ...] = Field(description="Rows consumed, by the lag at which they were last judged.")
+    consumed_by_lag: tuple[At, ...] = Field(
+        description="Rows consumed, by the lag at which they were last judged (64: more)."
+    )
     drift: tuple[DriftCount, ...] = Field(description="Drift of judged rows; empty bins left out.")
     took: tuple[Took, ...] = Field(description="From generation to consumption; empty bins left out.")
     took_count: int = Field(description="Consumed rows whose generation's time is known.")
@@ -202,13 +204,18 @@ class PolicyLine(Answer):
     version: int = Field(description="Its version.")
     artifact_hash: str = Field(description="Hash of its artifact.")
     state: str = Field(
-        description="prepared (also where it was written whole at once), committed, active, retired (was active), "
-        "abandoned or orphaned."
+        description="prepared (also where it was written whole at once), committed, active, retired (was active) or "
+        "abandoned."
+    )
+    orphaned: bool = Field(
+        description="It contains an update that was undone; not told of one that was prepared out of an orphaned one."
     )
     prepared_ms: int | None = Field(description="PolicyPrepared.")
     committed_ms: int | None = Field(description="PolicyCommitted.")
     activated_ms: int | None = Field(description="The Activate that was accepted.")
-    acks: tuple[str, ...] = Field(description="Workers that reported to serve this version and hash, at most 256.")
+    acks: tuple[str, ...] = Field(
+        description="Workers that serve this version and hash now, of those that the board lists."
+    )
     refused: str = Field(description="Why its last Activate was refused; empty: it was not.")
     refused_ms: int | None = Field(description="When.")
     missing_workers: tuple[str, ...] = Field(description="Required workers without a report then.")

@@ -48,7 +48,7 @@ FACTS = frozenset(
         b"Quarantine",
     )
 )
-WITH_ROWS = frozenset((*FACTS, b"Commit", b"Abort", *GATES))
+WITH_ROWS = frozenset((*FACTS, b"Commit", b"Abort", b"LeaseExpired", *GATES))
 """Records whose rows are counted; of all others the beginning is read."""
 
 _STAGE_OF: dict[str, Key] = {
@@ -77,7 +77,7 @@ def _passed(record_type: bytes, reason: bytes, before: bytes | None, after: byte
     given back, so that one record can take a row through several."""
     if after is None or before == after:
         return ()
-    state = NONE if before is None else before.decode()
+    state = NONE if before is None else before.decode(errors="replace")
     first = _FIRST.get(record_type)
     if state == TrajectoryStatus.RESERVED and reason != b"trained":
         first = Event.DROP
@@ -85,7 +85,7 @@ def _passed(record_type: bytes, reason: bytes, before: bytes | None, after: byte
     if first is not None and (state, first) in TRANSITIONS:
         ways = [(TRANSITIONS[state, first], (first,))]
     for reached, events in ways:
-        if reached == after.decode():
+        if reached == after.decode(errors="replace"):
             return tuple(_STAGE_OF[event] for event in events if event in _STAGE_OF)
         if len(events) < len(Event):
             ways += [(to, (*events, event)) for (at, event), to in TRANSITIONS.items() if at == reached]
@@ -124,7 +124,7 @@ def _keys_of(record_type: bytes, outcome: int, violation: int, reason: bytes) ->
     if violation:
         keys.append(VIOLATIONS)
     if outcome in _NO:
-        keys.append((REFUSED, (record_type or b"record").decode(), reason.decode()))
+        keys.append((REFUSED, (record_type or b"record").decode(errors="replace"), reason.decode(errors="replace")))
     return tuple(keys)
 
 
@@ -135,17 +135,17 @@ def count_rows(counts: Counts, head: Head, rows: list[Row]) -> None:
         if head[4] == DUPLICATE:
             return
         if head[4] in _NO:  # its rows are counted, and not the record
-            key: Key = (REFUSED, record_type.decode(), head[6].decode())
+            key: Key = _key(REFUSED, record_type.decode(errors="replace"), head[6].decode(errors="replace"))
             counts[key] = counts.get(key, 0) - 1
         for row in rows:
             if row[1] not in _PASSED:
-                key = (REFUSED, record_type.decode(), row[1].decode())
+                key = _key(REFUSED, record_type.decode(errors="replace"), row[1].decode(errors="replace"))
                 counts[key] = counts.get(key, 0) + 1
     for row in rows:
         for key in _passed(record_type, row[1], row[2], row[3]):
             counts[key] = counts.get(key, 0) + 1
         if row[1] == b"trained" and row[4] is not None:
-            key = (CONSUMED, str(bounded(row[4])))
+            key = _key(CONSUMED, str(bounded(row[4])))
             counts[key] = counts.get(key, 0) + 1
 
 
@@ -154,22 +154,28 @@ def count_judged(counts: Counts, row: Row) -> None:
     lag, ratio = row[4], row[5]
     admitted = row[1] == b"ok"
     if lag is not None:
-        key: Key = (JUDGED, str(bounded(lag)))
+        key: Key = _key(JUDGED, str(bounded(lag)))
         counts[key] = counts.get(key, 0) + 1
     if ratio is not None:
-        key = (DRIFT, str(bisect_left(BOUNDS, ratio)), "admitted" if admitted else "refused")
+        key = _key(DRIFT, str(bisect_left(BOUNDS, ratio)), "admitted" if admitted else "refused")
         counts[key] = counts.get(key, 0) + 1
     if admitted:
-        key = (STAGE, "admitted")
+        key = _key(STAGE, "admitted")
         counts[key] = counts.get(key, 0) + 1
 
 
 def count_took(counts: Counts, took_ms: int) -> None:
     """The time from a row's Generated to its Commit."""
-    key: Key = (TOOK, str(bisect_left(TOOK_S, took_ms / 1_000)))
+    key: Key = _key(TOOK, str(bisect_left(TOOK_S, took_ms / 1_000)))
     counts[key] = counts.get(key, 0) + 1
     counts[TOOK_COUNT] = counts.get(TOOK_COUNT, 0) + 1
     counts[TOOK_MS] = counts.get(TOOK_MS, 0) + took_ms
+
+
+@lru_cache(maxsize=65_536)
+def _key(*parts: str) -> Key:
+    """One object for each, since windows keep very many."""
+    return parts
 
 
 def bounded(lag: int) -> int:

@@ -21,10 +21,12 @@ class Exposition:
 
     def __call__(self) -> bytes:
         with self._lock:
-            runs, records = self._shared.looked(lambda view: (list(_figures(view.figures())), view.records))
+            runs, records, left_out = self._shared.looked(
+                lambda view: (list(_figures(view.figures())), view.records, view.left_out)
+            )
             standing = self._shared.standing
             connected = standing.reading in (Reading.CATCHING_UP, Reading.LIVE)
-            return self._metrics.exposition(runs, ReaderFigures(connected, standing.behind, records))
+            return self._metrics.exposition(runs, ReaderFigures(connected, standing.behind, records, left_out))
 
 
 def _figures(runs: Iterator[tuple[RunView, Times]]) -> Iterator[RunFigures]:

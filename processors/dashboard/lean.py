@@ -17,6 +17,8 @@ OUTCOMES = tuple(one.value for one in Outcome)
 """By their place in the schema."""
 _PLACES = {name: place for place, name in enumerate(OUTCOMES)}
 _PREFIX = MARKER + bytes.fromhex(DECISION_SCHEMAS[1])
+_OUTCOMES = len(OUTCOMES)
+_MOST = 2**63
 _double = struct.Struct("<d").unpack_from
 
 Head = tuple[bytes, int, int, bytes, int, int, bytes, int]
@@ -73,6 +75,8 @@ def head(data: bytes) -> Head:
     at = end + 1 + (m >> 1)  # the event id
     outcome = data[at] >> 1
     violation = data[at + 1]
+    if outcome >= _OUTCOMES or sequence > _MOST or offset > _MOST:
+        raise NotLean
     n |= (m := data[at + 2])
     if n & 0x80:
         raise NotLean

@@ -75,11 +75,13 @@ class RunFigures:
 
 @dataclass(frozen=True, slots=True)
 class ReaderFigures:
-    """How the dashboard's reader is getting on: committed records that it has not folded, by partition."""
+    """How the dashboard's reader is getting on: committed records that it has not folded, by partition; open runs that
+    it does not keep."""
 
     connected: bool
     lag_records: Mapping[int, int]
     folded: int
+    left_out: int = 0
 
 
 class RunMetrics:
@@ -100,8 +102,8 @@ class RunMetrics:
         for view in shown:
             _RunPage(page, view.snapshot.run_id).tell(view)
         page.put(table.DASHBOARD_INFO, 1, version("rollbook"))
-        page.put(table.DASHBOARD_RUNS, len(runs))
-        page.put(table.DASHBOARD_RUNS_HIDDEN, len(runs) - len(shown))
+        page.put(table.DASHBOARD_RUNS, len(runs) + reader.left_out)
+        page.put(table.DASHBOARD_RUNS_HIDDEN, len(runs) - len(shown) + reader.left_out)
         page.put(table.READER_CONNECTED, reader.connected)
         page.put(table.READER_FOLDED, reader.folded)
         for partition, behind in sorted(reader.lag_records.items()):

@@ -5,37 +5,71 @@ from bisect import bisect_right
 
 import numpy as np
 
-MOST_MARKS = 200_000
 APART_MS = 100
+MOST_FINE = 40_000
+"""Marks of the latest hour or longer, a tenth of a second apart."""
+MOST_COARSE = 100_000
 MOST_MENTIONS = 1 << 18
 
 
-class Times:
-    """The times of a partition's offsets (or a run's sequences), to a tenth of a second; coarser by twice each time
-    that there are too many: to a second after a day, with the usual number."""
+class _Marks:
+    """Places with their times, each so long after the one before; twice as long each time that there are too many."""
 
-    def __init__(self, most: int = MOST_MARKS) -> None:
+    def __init__(self, most: int) -> None:
+        self.places = array("q")
+        self.times = array("q")
         self._most = most
-        self._places = array("q")
-        self._times = array("q")
         self._apart_ms = APART_MS
         self._last = -(2**62)
 
     def mark(self, place: int, time_ms: int) -> None:
-        """What was read; places rise."""
         if -self._apart_ms < time_ms - self._last < self._apart_ms:
             return
         self._last = time_ms
-        self._places.append(place)
-        self._times.append(time_ms)
-        if len(self._places) > self._most:
-            self._places, self._times = self._places[::2], self._times[::2]
+        self.places.append(place)
+        self.times.append(time_ms)
+        if len(self.places) > self._most:
+            self.places, self.times = self.places[::2], self.times[::2]
             self._apart_ms *= 2
 
     def of(self, place: int) -> int | None:
-        """The time of a place; None before the first."""
-        at = bisect_right(self._places, place)
-        return self._times[at - 1] if at else None
+        at = bisect_right(self.places, place)
+        return self.times[at - 1] if at else None
+
+
+class Times:
+    """The times of a partition's offsets (or a run's sequences): of the latest to a tenth of a second, of what is older
+    than the latest 40,000 such marks coarser by and by."""
+
+    def __init__(self, most_fine: int = MOST_FINE, most_coarse: int = MOST_COARSE) -> None:
+        self._most_fine = most_fine
+        self._most_coarse = most_coarse
+        self._fine = _Marks(2 * most_fine)
+        self._older = _Marks(most_coarse)
+        self._read = -1
+
+    def mark(self, place: int, time_ms: int) -> None:
+        """What was read; places rise."""
+        self._read = place
+        self._fine.mark(place, time_ms)
+        if len(self._fine.places) >= 2 * self._most_fine:
+            self._age()
+
+    def of(self, place: int) -> int | None:
+        """The time of a place; None before the first, and for what was not read yet."""
+        if place > self._read:
+            return None
+        found = self._fine.of(place)
+        return self._older.of(place) if found is None else found
+
+    def __len__(self) -> int:
+        return len(self._fine.places) + len(self._older.places)
+
+    def _age(self) -> None:
+        kept = _Marks(2 * self._most_fine)
+        for at, (place, time_ms) in enumerate(zip(self._fine.places, self._fine.times, strict=True)):
+            (self._older if at < self._most_fine else kept).mark(place, time_ms)
+        self._fine = kept
 
 
 class Mentions:

@@ -26,8 +26,10 @@ from rollbook.processors.dashboard.windows import KEPT, LENGTH_MS, Counts, Key, 
 from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode_as, unwrap
 from rollbook.schemas.records.decision import FreshnessSnapshot
 
-_MOST_WAITING = 256
-_MOST_SEQUENCES = 50_000
+_MOST_WAITING = 1_024
+_MOST_WAITING_BYTES = 2 * 1024 * 1024
+_FINE_SEQUENCES = 10_000
+_COARSE_SEQUENCES = 20_000
 
 
 @dataclass(slots=True)
@@ -50,14 +52,18 @@ class RunView:
         self.first_ms = 0
         self.last_ms = 0
         self.closed = False
+        self.names_all = True
+        """Whether no decision has changed more trajectories than it names."""
         self.totals: Counts = {}
         self.windows = Windows()
         self.updates = Updates()
         self.board = Board()
         self.recent = Recent()
-        self._sequences = Times(_MOST_SEQUENCES)
-        self._waiting: deque[tuple[int, bytes]] = deque(maxlen=_MOST_WAITING)
-        """Snapshots that are ahead of the decisions that were read."""
+        self._sequences = Times(_FINE_SEQUENCES, _COARSE_SEQUENCES)
+        self._waiting: deque[tuple[int, bytes]] = deque()
+        """Snapshots that are ahead of the decisions that were read: of too many each second one."""
+        self._waiting_bytes = 0
+        self._leases: dict[str, int] = {}
         self._newest: _Snapshot | None = None
 
     def seen(self, sequence: int, at_ms: int) -> None:
@@ -65,7 +71,7 @@ class RunView:
         if not self.sequence:
             self.first_ms, self.since = at_ms, sequence
         self.sequence = sequence
-        self.last_ms = max(self.last_ms, at_ms)
+        self.last_ms = at_ms
         self._sequences.mark(sequence, at_ms)
 
     def count(self, at_ms: int, counts: Mapping[Key, int], revision: int) -> None:
@@ -79,12 +85,17 @@ class RunView:
         if self._newest is None or sequence >= self._newest.sequence:
             self._newest = _Snapshot(sequence, value)
         self._waiting.append((sequence, value))
+        self._waiting_bytes += len(value)
+        if len(self._waiting) > _MOST_WAITING or self._waiting_bytes > _MOST_WAITING_BYTES:
+            self._waiting = deque(list(self._waiting)[-1::-2][::-1])
+            self._waiting_bytes = sum(len(one) for _, one in self._waiting)
 
     def settle(self, revision: int) -> None:
         """Put the snapshots whose decisions were read into the windows of these: of each second the last one."""
         last: dict[int, tuple[int, bytes]] = {}
         while self._waiting and self._waiting[0][0] <= self.sequence:
             found = self._waiting.popleft()
+            self._waiting_bytes -= len(found[1])
             at_ms = self._sequences.of(found[0])
             if at_ms is not None:
                 last[at_ms - at_ms % 1_000] = found
@@ -124,13 +135,14 @@ class RunView:
 
     def now(self, times: Times) -> Now:
         """The run at this moment. `times` are those of its partition of the lifecycle topic."""
+        workers = tuple(self._workers(times))
         return Now(
             run=self.line(),
             snapshot=self.snapshot,
             snapshot_ms=self.snapshot_ms(),
             totals=Totals(**fields_of(self.totals)),
             updates=self.open_updates(times),
-            activation=Activation(workers=tuple(self._workers(times)), policies=self.board.lines()),
+            activation=Activation(workers=workers, policies=self.board.lines(workers)),
             decisions=tuple(islice(self.recent.lines(), 50)),
         )
 
@@ -143,23 +155,30 @@ class RunView:
             kept=KEPT[size],
             revision=revision,
             windows=tuple(
-                WindowAnswer(start_ms=start, **fields_of(window.counts), **ready_fields(window.ready))
+                WindowAnswer.model_construct(start_ms=start, **fields_of(window.counts), **ready_fields(window.ready))
                 for start, window in self.windows.changed(size, since)
             ),
         )
 
     def open_updates(self, times: Times) -> tuple[UpdateLine, ...]:
         """The open updates and the newest that have ended."""
-        return self.updates.lines(self.snapshot, self.leases(times))
+        if self.closed:
+            self.updates.end_all(self.last_ms)
+        elif self.snapshot is not None:
+            self.updates.agree(self.snapshot, self.last_ms)
+        return self.updates.lines(self.leases(times))
 
     def leases(self, times: Times) -> dict[str, int]:
-        """Until when the leases of open updates run."""
+        """Until when the leases of open updates run; of one whose last sign of life was not read yet what was known."""
         snapshot = self.snapshot
         found: dict[str, int] = {}
         for one in () if snapshot is None else snapshot.updates:
             since = times.of(one.last_activity_offset)
             if one.lease_ms and since is not None:
                 found[one.update_id] = since + one.lease_ms
+            elif one.lease_ms and one.update_id in self._leases:
+                found[one.update_id] = self._leases[one.update_id]
+        self._leases = found
         return found
 
     def _workers(self, times: Times) -> Iterator[WorkerLine]:

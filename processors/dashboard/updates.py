@@ -26,6 +26,8 @@ class _Update:
     refused: int = 0
     consumed: int = 0
     reason: str = ""
+    sequence: int = 0
+    """Of the last decision about it."""
     judged: set[int] = field(default_factory=set)
     """Rows that were admitted, by a hash: a later Admit of the same row is answered again, and not judged."""
 
@@ -41,15 +43,16 @@ class Updates:
         record_type, outcome = head[3], head[4]
         if outcome == DUPLICATE:
             return
-        name = rest.update.decode()
+        name = rest.update.decode(errors="replace")
         update = self._known.get(name)
         if outcome != ACCEPTED:
             if update is not None and record_type in _REFUSED_ROWS:
                 update.refused += _refused(rest.rows)
             return
         if update is None:
-            update = self._known[name] = _Update(rest.learner.decode())
+            update = self._known[name] = _Update(rest.learner.decode(errors="replace"))
             self._make_room()
+        update.sequence = head[1]
         match record_type:
             case b"Reserve":
                 update.reserved_ms = at_ms if update.reserved_ms is None else update.reserved_ms
@@ -67,11 +70,11 @@ class Updates:
                 self._end(update, at_ms, Step.COMMITTED, "")
                 update.consumed += sum(row[1] == b"trained" for row in rest.rows)
             case b"Abort":
-                self._end(update, at_ms, Step.ABORTED, head[6].decode())
+                self._end(update, at_ms, Step.ABORTED, head[6].decode(errors="replace"))
             case b"LeaseExpired" if head[6] == b"in_doubt":
                 update.step = Step.IN_DOUBT
             case b"LeaseExpired":
-                self._end(update, at_ms, Step.EXPIRED, head[6].decode())
+                self._end(update, at_ms, Step.EXPIRED, head[6].decode(errors="replace"))
             case _:
                 pass
 
@@ -84,7 +87,7 @@ class Updates:
 
     def is_judged(self, name: bytes, row: Row) -> bool:
         """Whether an Admit only repeats its first answer about an admitted row; remembers it else."""
-        update = self._known.get(name.decode())
+        update = self._known.get(name.decode(errors="replace"))
         if update is None or row[1] != b"ok":
             return False
         found = hash(row[0])
@@ -93,22 +96,29 @@ class Updates:
         update.judged.add(found)
         return False
 
-    def lines(self, snapshot: FreshnessSnapshot | None, leases: dict[str, int]) -> tuple[UpdateLine, ...]:
-        """The open ones and the newest ended, newest first. `leases`: until when those of open updates run."""
-        if snapshot is not None and snapshot.open_update_count <= len(snapshot.open_updates):
-            self._agree(snapshot)
-        newest = sorted(
-            self._known.items(),
-            key=lambda found: (found[1].step in _OPEN, found[1].reserved_ms or found[1].started_ms or 0),
-            reverse=True,
-        )[:SHOWN]
-        return tuple(_line(name, update, leases.get(name)) for name, update in newest)
+    def agree(self, snapshot: FreshnessSnapshot, at_ms: int) -> None:
+        """What a snapshot says: which updates are in doubt, and, where it lists all that are open, which are not: a
+        decision that ends very many names only the first of them."""
+        listed = {one.update_id: one for one in snapshot.updates}
+        is_whole = snapshot.open_update_count == len(listed)
+        for name, update in self._known.items():
+            if update.step not in _OPEN or snapshot.sequence < update.sequence:
+                continue
+            if name in listed:
+                update.step = Step.IN_DOUBT if listed[name].in_doubt else update.step
+            elif is_whole:
+                self._end(update, at_ms, Step.ABORTED, "")
 
-    def _agree(self, snapshot: FreshnessSnapshot) -> None:
-        for one in snapshot.updates:
-            update = self._known.get(one.update_id)
-            if update is not None and one.in_doubt and update.step in _OPEN:
-                update.step = Step.IN_DOUBT
+    def end_all(self, at_ms: int) -> None:
+        """The run is closed."""
+        self.end(
+            [name for name, update in self._known.items() if update.step in _OPEN], at_ms, Step.ABORTED, "RunClosed"
+        )
+
+    def lines(self, leases: dict[str, int]) -> tuple[UpdateLine, ...]:
+        """The open ones and the newest ended, newest first. `leases`: until when those of open updates run."""
+        newest = sorted(self._known.items(), key=lambda found: _order(found[1]), reverse=True)[:SHOWN]
+        return tuple(_line(name, update, leases.get(name)) for name, update in newest)
 
     @staticmethod
     def _alive(update: _Update) -> None:
@@ -128,6 +138,10 @@ class Updates:
 
 def _refused(rows: list[Row]) -> int:
     return sum(row[1] not in _PASSED for row in rows)
+
+
+def _order(update: _Update) -> tuple[bool, int]:
+    return update.step in _OPEN, update.reserved_ms or update.started_ms or update.ended_ms or 0
 
 
 def _line(name: str, update: _Update, lease_until_ms: int | None) -> UpdateLine:

@@ -17,6 +17,7 @@ from rollbook.processors.dashboard.places import Mentions, Times
 from rollbook.processors.dashboard.run import RunView
 from rollbook.processors.dashboard.windows import Counts
 from rollbook.processors.ledger.verdict import UPDATES_ROLLED_BACK
+from rollbook.processors.metric import MOST_RUNS
 from rollbook.schemas.codec import (
     MARKER,
     PREFIX_LENGTH,
@@ -27,12 +28,18 @@ from rollbook.schemas.codec import (
 )
 from rollbook.schemas.records.decision import Decision, FreshnessSnapshot
 
-MOST_RUNS = 32
+_MOST_LEFT_OUT = 10_000
+_PSEUDO = "~"
+"""What the names of partitions begin with, under which records of no run are decided."""
 _OF_UPDATES = frozenset((b"Reserve", b"Admit", b"UpdateStarted", b"Commit", b"Abort", b"Renew", b"LeaseExpired"))
 _OF_POLICIES = frozenset((b"PolicyPrepared", b"PolicyCommitted", b"PolicyAbandoned", b"Activate", b"ActivationAck"))
-_OTHERS = frozenset((b"RunConfigured", b"LearnerStarted", b"RunClosed", b"Abort"))
+_OTHERS = frozenset(
+    (b"RunConfigured", b"LearnerStarted", b"RunClosed", b"Abort", b"LeaseExpired", b"Activate", b"PolicyAbandoned")
+)
+"""Few, and each may change many things at once."""
 _READ = WITH_ROWS | _OF_UPDATES | _OF_POLICIES
 _JUDGED = (b"ok", b"policy_drift")
+_OF_TRAJECTORIES = ("trajectories ", "items omitted", "facts ")
 _ENDED = {"updates aborted": Step.ABORTED, UPDATES_ROLLED_BACK: Step.ROLLED_BACK}
 
 
@@ -48,7 +55,7 @@ class Stored(Protocol):
 
 class Remembered(NamedTuple):
     """Where decisions about a trajectory lie: on this partition of the decisions topic, at these offsets. `complete`:
-    nothing that was read is forgotten."""
+    none was forgotten, and none changed very many trajectories without naming each."""
 
     partition: int
     offsets: tuple[int, ...]
@@ -62,6 +69,7 @@ class _Partition:
         self.next_decision = 0
         self.next_snapshot = 0
         self.times = Times()
+        self.newest_ms = 0
         self.mentions = Mentions()
 
 
@@ -74,7 +82,8 @@ class View:
         self.records = 0
         self.unreadable = 0
         """Records that are no decision or snapshot; only the processor writes there."""
-        self._left_out = 0
+        self._left_out: set[str] = set()
+        """Open runs that gave their place away, and have not come back."""
         self._runs: dict[str, RunView] = {}
         self._partitions: dict[int, _Partition] = {}
 
@@ -105,10 +114,11 @@ class View:
                 continue
             at_ms = message.timestamp()[1]
             kept.times.mark(head[2], at_ms)
+            kept.newest_ms = at_ms
             name = head[0]
             run = touched.get(name)
             if run is None:
-                run = touched[name] = self._run(name.decode(), partition)
+                run = touched[name] = self._run(name.decode(errors="replace"), partition)
             second = (name, at_ms // 1_000)
             tally = seconds.get(second)
             if tally is None:
@@ -124,6 +134,8 @@ class View:
             elif rest is not None:
                 for row in rest.rows:
                     kept.mentions.add(row[0], offset)
+                if not rest.rows and rest.subject_kind == b"trajectory":
+                    kept.mentions.add(rest.subject_id, offset)
                 if record_type in WITH_ROWS:
                     self._take_rows(run, kept, tally.counts, at_ms, head, rest)
                 if record_type in _OF_UPDATES:
@@ -131,7 +143,7 @@ class View:
                 elif record_type in _OF_POLICIES:
                     run.board.take(at_ms, head, rest)
             if record_type in _OTHERS:
-                self._take_others(run, at_ms, head, value)
+                self._take_others(run, kept, at_ms, offset, head, value)
         for (name, at), tally in seconds.items():
             touched[name].count(at * 1_000, tally.sum(), self.revision)
         for run in touched.values():
@@ -167,9 +179,10 @@ class View:
         self._make_room()
 
     def runs(self) -> Runs:
-        """All runs, the one with the newest decision first."""
-        lines = sorted((run.line() for run in self._runs.values()), key=lambda line: (-line.last_ms, line.run_id))
-        return Runs(runs=tuple(lines), left_out=self._left_out)
+        """All runs, the one with the newest decision first, and last what is decided of no run."""
+        found = (run.line() for run in self._runs.values())
+        lines = sorted(found, key=lambda line: (line.run_id.startswith(_PSEUDO), -line.last_ms, line.run_id))
+        return Runs(runs=tuple(lines), left_out=self.left_out)
 
     def now(self, run_id: str) -> Now | None:
         """A run at this moment; None: not known (yet)."""
@@ -193,7 +206,8 @@ class View:
         if run is None:
             return None
         mentions = self._partition(run.partition).mentions
-        return Remembered(run.partition, mentions.of(trajectory_id.encode()), mentions.is_complete)
+        complete = mentions.is_complete and run.names_all and run.since == 1
+        return Remembered(run.partition, mentions.of(trajectory_id.encode(errors="replace")), complete)
 
     def figures(self) -> Iterator[tuple[RunView, Times]]:
         """Each run, with the times of its partition."""
@@ -214,8 +228,8 @@ class View:
                     counting.count_took(counts, max(0, at_ms - generated_ms))
 
     @staticmethod
-    def _take_others(run: RunView, at_ms: int, head: Head, value: bytes) -> None:
-        """Rare records, of which more is needed: what begins, ends or undoes many things at once."""
+    def _take_others(run: RunView, kept: _Partition, at_ms: int, offset: int, head: Head, value: bytes) -> None:
+        """Of rare records more is needed: what begins, ends or undoes many things at once."""
         if head[4] != ACCEPTED:
             return
         try:
@@ -230,6 +244,10 @@ class View:
                 run.updates.end(change.first_ids, at_ms, _ENDED[change.predicate], decision.record_type)
             elif change.predicate == "policies orphaned":
                 run.board.orphan(change.first_ids)
+            elif change.predicate.startswith(_OF_TRAJECTORIES):
+                run.names_all = run.names_all and change.count <= len(change.first_ids)
+                for name in change.first_ids:
+                    kept.mentions.add(name.encode(), offset)
 
     def _partition(self, partition: int) -> _Partition:
         kept = self._partitions.get(partition)
@@ -240,15 +258,28 @@ class View:
     def _run(self, run_id: str, partition: int) -> RunView:
         run = self._runs.get(run_id)
         if run is None:
+            self._left_out.discard(run_id)
             run = self._runs[run_id] = RunView(run_id, partition)
         return run
 
     def _make_room(self) -> None:
-        """Of too many runs those go whose last decision is oldest; one that comes back begins anew."""
-        while len(self._runs) > MOST_RUNS:
-            oldest = min(self._runs.values(), key=lambda run: (run.last_ms, run.run_id))
-            del self._runs[oldest.run_id]
-            self._left_out += 1
+        """Of too many runs the closed ones go first, then those that are silent for longest, by the time of their
+        partition: one partition is read before another. One that comes back begins anew."""
+        runs = [run for run in self._runs.values() if not run.run_id.startswith(_PSEUDO)]
+        while len(runs) > MOST_RUNS:
+            first = max(runs, key=lambda run: (run.closed, self._silence_ms(run), run.run_id))
+            runs.remove(first)
+            del self._runs[first.run_id]
+            if not first.closed and len(self._left_out) < _MOST_LEFT_OUT:
+                self._left_out.add(first.run_id)
+
+    def _silence_ms(self, run: RunView) -> int:
+        return self._partition(run.partition).newest_ms - run.last_ms
+
+    @property
+    def left_out(self) -> int:
+        """Open runs that are not kept, because others are busier."""
+        return len(self._left_out)
 
 
 def _sequence(value: bytes) -> int:

@@ -1,5 +1,9 @@
-"""Windows of event time: what happened in each second, ten seconds, minute and ten minutes of a run, as far back as is
-kept. Late records go to the window of their time, as long as it is there."""
+"""Windows of event time: what happened in each second, ten seconds, minute and ten minutes of a run.
+
+They are kept as far back as is told, from the time of the run's newest record on: the newest of the log, so that a
+broker's clock that was wrong for a while, and ahead, does not make all that follows too late. Late records go to the
+window of their time, as long as it is there.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -39,9 +43,11 @@ class Windows:
     def __init__(self) -> None:
         self._of: dict[Size, dict[int, Window]] = {size: {} for size in Size}
         self._newest_ms = 0
+        """The time of the last record."""
 
     def add(self, at_ms: int, counts: Mapping[Key, int], revision: int) -> None:
         """Count what happened within one second."""
+        self._newest_ms = at_ms
         for window in self._at(at_ms, revision):
             kept = window.counts
             for key, count in counts.items():
@@ -56,32 +62,31 @@ class Windows:
     def changed(self, size: Size, since: int | None) -> Iterator[tuple[int, Window]]:
         """Start and contents of the windows of a length that have changed after a revision, in order of time."""
         found = self._of[size]
-        first = self._first_ms(size)
+        first, last = self._kept_ms(size)
         for start in sorted(found):
-            if start >= first and (since is None or found[start].revision > since):
+            if first <= start <= last and (since is None or found[start].revision > since):
                 yield start, found[start]
 
     def __len__(self) -> int:
         return sum(map(len, self._of.values()))
 
     def _at(self, at_ms: int, revision: int) -> Iterable[Window]:
-        self._newest_ms = max(self._newest_ms, at_ms)
         for size, windows in self._of.items():
             start = at_ms - at_ms % LENGTH_MS[size]
             window = windows.get(start)
             if window is None:
-                if start < self._first_ms(size):
-                    continue
                 window = windows[start] = Window()
                 if len(windows) > KEPT[size] * 9 // 8:
                     self._forget(size)
             window.revision = revision
             yield window
 
-    def _first_ms(self, size: Size) -> int:
+    def _kept_ms(self, size: Size) -> tuple[int, int]:
+        """The first and the last start that is kept: by as much ahead as behind."""
         length = LENGTH_MS[size]
-        return self._newest_ms - self._newest_ms % length - (KEPT[size] - 1) * length
+        newest = self._newest_ms - self._newest_ms % length
+        return newest - (KEPT[size] - 1) * length, newest + (KEPT[size] - 1) * length
 
     def _forget(self, size: Size) -> None:
-        first = self._first_ms(size)
-        self._of[size] = {start: window for start, window in self._of[size].items() if start >= first}
+        first, last = self._kept_ms(size)
+        self._of[size] = {start: window for start, window in self._of[size].items() if first <= start <= last}

@@ -63,7 +63,7 @@ export function board() {
       const shown = now.activation.workers.length;
       setText(
         note,
-        `${many(shown, "worker")} shown${all > shown ? ` of ${count(all)}` : ""}. Acks count the required workers that serve this version and hash.`,
+        `${many(shown, "worker")} shown${all > shown ? ` of ${count(all)}` : ""}. Acks count the required workers that serve this version and hash now.`,
       );
     },
   };
@@ -71,11 +71,12 @@ export function board() {
 
 function policyRow(one, required) {
   const acked = required.filter((worker) => one.acks.includes(worker));
+  const state = one.orphaned && one.state !== "active" ? "orphaned" : one.state;
   const waits = one.state === "prepared" || one.state === "committed" || one.state === "active";
   const without = waits ? required.filter((worker) => !one.acks.includes(worker)) : [];
   return el(
     "tr",
-    { data: { policy: one.version, state: one.state } },
+    { data: { policy: one.version, state } },
     el("th", { scope: "row", text: `v${one.version}` }),
     el("td", {}, hash(one.artifact_hash)),
     el(
@@ -83,14 +84,15 @@ function policyRow(one, required) {
       {},
       el(
         "span",
-        { class: `state state-${one.state}` },
-        el("span", { "aria-hidden": "true", text: `${STATES[one.state] ?? ""} ` }),
-        name(one.state, 16),
+        { class: `state state-${state}` },
+        el("span", { "aria-hidden": "true", text: `${STATES[state] ?? ""} ` }),
+        name(state, 16),
       ),
+      ...(one.orphaned && state === "active" ? [el("div", { class: "mark-inline", text: "✕ orphaned" })] : []),
     ),
     el("td", {
       class: "number",
-      text: required.length ? `${acked.length}/${required.length}` : String(one.acks.length),
+      text: waits || one.acks.length ? (required.length ? `${acked.length}/${required.length}` : String(one.acks.length)) : "–",
       data: { figure: `acks_v${one.version}`, value: acked.length },
     }),
     el("td", {}, ...missing(one, without)),

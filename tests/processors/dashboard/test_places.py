@@ -13,7 +13,7 @@ def test_a_time_is_that_of_the_mark_before() -> None:
         found = times.of(place)
         assert found is not None
         assert 0 <= place * 10 - found < APART_MS
-    assert times.of(10**9) == times.of(999)
+    assert times.of(1_000) is None
 
 
 def test_a_clock_that_went_back_is_followed() -> None:
@@ -23,14 +23,23 @@ def test_a_clock_that_went_back_is_followed() -> None:
     assert [times.of(1), times.of(2)] == [10_000, 4_000]
 
 
-def test_of_very_many_marks_each_second_one_goes() -> None:
-    times = Times(most=1_000)
-    for place in range(20_000):
+def test_what_is_older_is_kept_coarser_and_the_latest_stays_fine() -> None:
+    times = Times(most_fine=1_000, most_coarse=500)
+    for place in range(50_000):
         times.mark(place, place * APART_MS)
-        assert len(times._places) <= 1_000
-    off = [place - (times.of(place) or 0) // APART_MS for place in range(20_000)]
+        assert len(times) <= 2_500
+        assert times.of(place) == place * APART_MS
+    off = [place - (times.of(place) or 0) // APART_MS for place in range(50_000)]
     assert min(off) == 0, "never a later time"
-    assert max(off) <= 64
+    assert max(off[-1_000:]) == 0
+    assert max(off) <= 256
+
+
+def test_what_was_not_read_yet_has_no_time() -> None:
+    times = Times()
+    times.mark(5, 1_000)
+    times.mark(6, 1_001)
+    assert (times.of(6), times.of(7)) == (1_000, None)
 
 
 def test_mentions_are_found_until_newer_ones_take_their_place() -> None:
