@@ -20,6 +20,7 @@ MOST_CONNECTIONS = 4 * MOST_STREAMS
 REQUEST_S = 10.0
 """For the first request to be there whole; afterwards a connection may be silent for longer."""
 KEEP_ALIVE_S = 60.0
+LINGER_S = 1.0
 LONGEST_LINE = 8_190
 LONGEST_BODY = 4_096
 _LEAVE_S = 0.5
@@ -28,13 +29,23 @@ _LEAVE_S = 0.5
 class _Connection(web.RequestHandler):
     """A client's connection. One too many is closed at once, and one that says nothing soon."""
 
+    def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(
+            server,
+            loop=loop,
+            keepalive_timeout=KEEP_ALIVE_S,
+            lingering_time=LINGER_S,
+            max_line_size=LONGEST_LINE,
+        )
+        self._all = server
+        self._silent: asyncio.TimerHandle | None = None
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        manager = self._manager
-        if manager is not None and len(manager.connections) > MOST_CONNECTIONS:
+        if len(self._all.connections) > MOST_CONNECTIONS:
             self.force_close()
-            return
-        self._silent = asyncio.get_running_loop().call_later(REQUEST_S, self.force_close)
+        else:
+            self._silent = asyncio.get_running_loop().call_later(REQUEST_S, self.force_close)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self.arrived()
@@ -42,9 +53,8 @@ class _Connection(web.RequestHandler):
 
     def arrived(self) -> None:
         """A request is there."""
-        silent = getattr(self, "_silent", None)
-        if silent is not None:
-            silent.cancel()
+        if self._silent is not None:
+            self._silent.cancel()
 
     def handle_error(
         self,
@@ -82,16 +92,7 @@ class Web(Service):  # type: ignore[misc, unused-ignore]
         assert manager is not None
         loop = asyncio.get_running_loop()
         self.add_future(self._frames.keep_turning())
-        self._server = await loop.create_server(
-            lambda: _Connection(
-                manager,
-                loop=loop,
-                keepalive_timeout=KEEP_ALIVE_S,
-                lingering_time=1.0,
-                max_line_size=LONGEST_LINE,
-            ),
-            sock=self._listening,
-        )
+        self._server = await loop.create_server(lambda: _Connection(manager, loop), sock=self._listening)
 
     async def on_stop(self) -> None:
         if self._server is not None:
