@@ -1,7 +1,6 @@
 """How frames are shared among clients: each is made once, a slow client gets the newest state, and nothing piles up."""
 
 import asyncio
-import itertools
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
@@ -131,13 +130,11 @@ def test_who_was_told_before_is_told_what_changed(monkeypatch: pytest.MonkeyPatc
 def test_what_changes_all_the_time_is_told_once_a_tick(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(shared: Changing, comes: Callable[..., Client]) -> None:
         client = comes()
-        for revision in itertools.count(1):
-            shared.revision = revision
-            await asyncio.sleep(0.002)
-            if len(client.took) == 6:
-                break
-        gaps = [later - earlier for earlier, later in itertools.pairwise(client.times[1:])]
-        assert min(gaps) > 0.05, gaps
+        async with asyncio.timeout(30):
+            while len(client.took) < 6:
+                shared.revision += 1
+                await asyncio.sleep(0.002)
+        assert len(client.took) <= (client.times[-1] - client.times[0]) / 0.1 + 2, client.times
 
     play(story, monkeypatch, tick_s=0.1)
 
