@@ -63,6 +63,8 @@ _FLOOR_BEFORE = one_of_run(table.RUN_FLOOR, 'which="previous"')
 _FLOOR_OF = one_of_run(table.RUN_FLOOR_ROWS, 'which="newest"')
 _REFUSED_ACTIVATIONS = total(growth(table.RUN_REFUSALS, "10m", 'record="Activate"'), "reason")
 _HAS_LAG = f"and on (job, run) {of_run(table.RUN_MAX_LAG)} > 0"
+_TOLERATES = f"({of_run(table.RUN_MAX_LAG)} > bool 0)"
+"""Without any tolerated lag all that is ready is stale with the next activation, which is what is meant there."""
 _GATES = 'record=~"Reserve|Admit", reason=~"stale_policy|policy_drift"'
 _REFUSED = total(growth(table.RUN_REFUSALS, "10m", _GATES))
 _TAKEN = total(growth(table.RUN_EVENTS, "10m", 'event="reserve"'))
@@ -74,11 +76,10 @@ OF_RUNS = (
         Severity.WARNING,
         120,
         (
-            f"({_EXPIRING}",
+            f"({_EXPIRING} * on (job, run) {_TOLERATES}",
             f"  + on (job, run) {_STALE})",
             f"/ on (job, run) ({_USABLE}",
             f"  + on (job, run) {_STALE}) > {STALE_SHARE}",
-            _HAS_LAG,
         ),
         "{{ $labels.run }}: {{ $value | humanizePercentage }} of what is ready is stale or about to become so",
         "Generation runs ahead of training, or weights reach the workers late: much of it will be refused as stale.",

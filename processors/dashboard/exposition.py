@@ -24,6 +24,8 @@ class Exposition:
             runs, records, left_out = self._shared.looked(
                 lambda view: (list(_figures(view.figures())), view.records, view.left_out)
             )
+            if not self._shared.was_live:  # figures of a log that is half read would look like alarms and resets
+                runs = []
             standing = self._shared.standing
             connected = standing.reading in (Reading.CATCHING_UP, Reading.LIVE)
             return self._metrics.exposition(runs, ReaderFigures(connected, standing.behind, records, left_out))
@@ -35,7 +37,11 @@ def _figures(runs: Iterator[tuple[RunView, Times]]) -> Iterator[RunFigures]:
         snapshot = run.snapshot
         if snapshot is None:
             continue
-        leases = run.leases(times)
-        running = [leases[one.update_id] for one in snapshot.updates if not one.in_doubt and one.update_id in leases]
-        left_s = max(0.0, (min(running) - now_ms) / 1000) if running else None
-        yield RunFigures(snapshot, run.snapshot_ms() or run.last_ms, left_s, run.closed)
+        until = run.leases(times)
+        running = [
+            (max(0.0, (until[one.update_id] - now_ms) / 1000), one.lease_ms / 1000)
+            for one in snapshot.updates
+            if not one.in_doubt and one.update_id in until
+        ]
+        left_s, lease_s = min(running) if running else (None, None)
+        yield RunFigures(snapshot, run.snapshot_ms() or run.last_ms, left_s, lease_s, run.closed)

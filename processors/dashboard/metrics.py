@@ -63,13 +63,15 @@ _REASONS = frozenset(reason.value for reason in Reason)
 class RunFigures:
     """What is known of a run: its newest snapshot, and the timestamp of the record that this stands after.
 
-    `lease_left_s` is what is left now, by the log's times, of the lease that ends first; updates in doubt, whose lease
-    has ended, and those without a lease are left out, and none is none.
+    `lease_left_s` is what is left now (by the clock of the dashboard, of a lease that began by that of the log) of the
+    lease that ends first, and `lease_s` how long that is in all; updates in doubt, whose lease has ended, and those
+    without a lease are left out, and none is none.
     """
 
     snapshot: FreshnessSnapshot
     at_ms: int
     lease_left_s: float | None = None
+    lease_s: float | None = None
     closed: bool = False
 
 
@@ -172,7 +174,7 @@ class _RunPage:
         self._ready(snapshot)
         self._happened(snapshot)
         self._drift(snapshot)
-        self._updates(snapshot, view.lease_left_s)
+        self._updates(view)
         self._workers(snapshot)
 
     def _put(self, metric: Metric, value: float | None, *labels: str) -> None:
@@ -235,12 +237,12 @@ class _RunPage:
         if len(newest) == 2:
             self._put(table.RUN_FLOOR_JUMP, newest[0].mean_abs_log_ratio - newest[1].mean_abs_log_ratio)
 
-    def _updates(self, snapshot: FreshnessSnapshot, lease_left_s: float | None) -> None:
+    def _updates(self, view: RunFigures) -> None:
+        snapshot = view.snapshot
         self._put(table.RUN_OPEN_UPDATES, snapshot.open_update_count)
         self._put(table.RUN_IN_DOUBT, snapshot.in_doubt_count)
-        leases = [one.lease_ms for one in snapshot.updates if one.lease_ms and not one.in_doubt]
-        self._put(table.RUN_LEASE, min(leases) / 1000 if leases else None)
-        self._put(table.RUN_LEASE_LEFT, lease_left_s)
+        self._put(table.RUN_LEASE, view.lease_s)
+        self._put(table.RUN_LEASE_LEFT, view.lease_left_s)
 
     def _workers(self, snapshot: FreshnessSnapshot) -> None:
         required = [one for one in snapshot.workers if one.required]

@@ -54,6 +54,7 @@ class Shared:
         self._view = View()
         self._instance = _new_instance()
         self._standing = Standing(Reading.WAITING, "nothing was read yet")
+        self._was_live = False
 
     # The reader's side
 
@@ -70,16 +71,23 @@ class Shared:
         with self._lock:
             self._view = View()
             self._instance = _new_instance()
+            self._was_live = False
 
     def stand(self, standing: Standing) -> None:
         """Say where reading stands."""
         with self._lock:
             self._standing = standing
+            self._was_live = self._was_live or standing.reading is Reading.LIVE
 
     @property
     def has_read(self) -> bool:
         """Whether there is anything to show."""
         return self._view.records > 0
+
+    @property
+    def was_live(self) -> bool:
+        """Whether all that there was has been read once: until then figures are of a part of the log."""
+        return self._was_live
 
     @property
     def standing(self) -> Standing:

@@ -164,9 +164,9 @@ def test_what_is_told_is_in_the_table_with_its_kind_and_help() -> None:
             drift_floor=tuple(
                 DriftFloor(version=version, rows=9, mean_abs_log_ratio=0.01 * version) for version in (3, 4)
             ),
-            updates=tuple(one.model_copy(update={"in_doubt": False}) for one in the_run().updates),
         ),
         lease_left_s=12.5,
+        lease_s=60.0,
     )
     families = {
         family.name: family
@@ -191,14 +191,10 @@ def test_the_floor_of_the_newest_version_is_held_against_the_one_before() -> Non
 
 
 def test_a_lease_is_told_with_what_is_left_of_it() -> None:
-    (update,) = the_run().updates
-    others = tuple(
-        update.model_copy(update={"update_id": f"u{ms}", "lease_ms": ms, "in_doubt": ms == 1_000})
-        for ms in (0, 1_000, 30_000, 60_000)
-    )
-    found = told(replace(view(updates=others), lease_left_s=-1.5))
+    found = told(replace(view(), lease_left_s=0.0, lease_s=30.0))
     assert value(found, "run_lease_seconds", run="run-a") == 30
-    assert value(found, "run_lease_left_seconds", run="run-a") == -1.5
+    assert value(found, "run_lease_left_seconds", run="run-a") == 0
+    assert value(told(view()), "run_lease_seconds", run="run-a") is None
 
 
 @pytest.mark.parametrize(

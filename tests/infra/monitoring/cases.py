@@ -153,6 +153,12 @@ CASES = (
     Case(_STALENESS, "most is at the limit or stale", {EXPIRING: 10, STALE: 4, ROWS: 99}, _a("70%")),
     Case(_STALENESS, "half of it is at the limit", {EXPIRING: 8}),
     Case(_STALENESS, "on-policy, all is always at the limit", {EXPIRING: 16, FRESH: 16, TOLERATED: 0, MAX_LAG: 0}),
+    Case(
+        _STALENESS,
+        "on-policy, half of it is stale",
+        {EXPIRING: 8, FRESH: 8, STALE: 32, TOLERATED: 0, MAX_LAG: 0},
+        _a("80%"),
+    ),
     Case(_STALENESS, "only for a minute", {EXPIRING: since(39, 4, 15)}),
     Case(_STALENESS, "nothing is ready", {FRESH: 0, TOLERATED: 0, EXPIRING: 0}),
     # The trainer waits.

@@ -125,7 +125,7 @@ class World:
             newest = self.training.snapshot()
             now = _now_ms()
             silent = newest.model_copy(update={"run_id": SILENT})
-            runs = (RunFigures(newest, now, lease_left_s=50.0), RunFigures(silent, now - 3_600_000))
+            runs = (RunFigures(newest, now, lease_left_s=50.0, lease_s=60.0), RunFigures(silent, now - 3_600_000))
             return self._metrics.exposition(runs, ReaderFigures(True, {0: 2}, 100 * self.looks))
 
     def unwell(self) -> bytes:
@@ -135,7 +135,7 @@ class World:
             stale, starving = self._stale(newest), self._starving(newest)
             young = snapshot(History("young").opened().run)
             now = _now_ms()
-            runs = [RunFigures(stale, now + 1, lease_left_s=5.0), RunFigures(starving, now + 1)]
+            runs = [RunFigures(stale, now + 1, lease_left_s=5.0, lease_s=60.0), RunFigures(starving, now + 1)]
             runs += [RunFigures(young.model_copy(update={"run_id": f"young-{at}"}), now) for at in range(MOST_RUNS)]
             return self._others.exposition(runs, ReaderFigures(False, {1: 60_000}, 0))
 
