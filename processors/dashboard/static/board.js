@@ -72,7 +72,7 @@ export function board() {
 function policyRow(one, required) {
   const acked = required.filter((worker) => one.acks.includes(worker));
   const state = one.orphaned && one.state !== "active" ? "orphaned" : one.state;
-  const waits = one.state === "prepared" || one.state === "committed" || one.state === "active";
+  const waits = state === "prepared" || state === "committed" || state === "active";
   const without = waits ? required.filter((worker) => !one.acks.includes(worker)) : [];
   return el(
     "tr",
@@ -92,7 +92,12 @@ function policyRow(one, required) {
     ),
     el("td", {
       class: "number",
-      text: waits || one.acks.length ? (required.length ? `${acked.length}/${required.length}` : String(one.acks.length)) : "–",
+      text:
+        waits || one.acks.length
+          ? required.length
+            ? `${acked.length}/${required.length}`
+            : String(one.acks.length)
+          : "–",
       data: { figure: `acks_v${one.version}`, value: acked.length },
     }),
     el("td", {}, ...missing(one, without)),

@@ -85,7 +85,9 @@ export function chooser(choose) {
   }
 
   function left() {
-    return leftOut ? `${many(leftOut, "run")} gave their place to busier ones: rollbook freshness RUN shows them.` : "";
+    return leftOut
+      ? `${many(leftOut, "open run")} not listed, since others are busier: rollbook freshness RUN shows them.`
+      : "";
   }
 
   function option(run) {

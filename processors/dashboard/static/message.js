@@ -63,7 +63,7 @@ function parts(said) {
         el("h2", {}, "Nothing is known of run ", name(said.run, 60)),
         text(
           said.leftOut
-            ? `${many(said.leftOut, "run")} gave their place to busier ones; rollbook freshness RUN shows those.`
+            ? `${many(said.leftOut, "open run")} not listed, since others are busier: rollbook freshness RUN shows them.`
             : "No decision about it was read. It appears here with its first one.",
         ),
         said.runs.length ? el("p", { text: "Runs that are known:" }) : null,

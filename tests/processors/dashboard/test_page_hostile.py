@@ -52,7 +52,11 @@ def test_hostile_names_are_text_everywhere(tabs: Tabs, hostile: None, width: int
     assert page.evaluate(f"/{_HIDDEN}/u.test(document.body.innerText + document.title)") is False
 
 
-def test_a_tooltip_is_text(tabs: Tabs, hostile: None) -> None:
+def test_a_tooltip_is_text(tabs: Tabs, page_server: PageServer) -> None:
+    frame = sample.hostile()
+    assert frame.series is not None
+    few = frame.series.model_copy(update={"windows": frame.series.windows[-20:]})  # so that a bar is easily hit
+    page_server.show(frame.model_copy(update={"series": few}))
     page = tabs.open()
     wait_for_figures(page)
     plot = page.locator("[data-card=refusals] .plot")
@@ -61,7 +65,7 @@ def test_a_tooltip_is_text(tabs: Tabs, hostile: None) -> None:
     box = plot.bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    page.mouse.move(box["x"] + box["width"] - 16, box["y"] + box["height"] / 2)  # the newest window
+    page.mouse.move(box["x"] + box["width"] - 32, box["y"] + box["height"] / 2)  # the newest window
     page.locator(".chart-tip", has_text="<img src=x onerror").wait_for()
     nothing_ran(page)
 
