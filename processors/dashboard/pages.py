@@ -68,6 +68,7 @@ class Pages:
 
     def close(self) -> None:
         """Let go what still waits; the process is about to end."""
+        self._streams.close()
         self._lookup.close()
         for executor in (self._workers, self._readers):
             executor.shutdown(wait=False, cancel_futures=True)

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import Any
 
 from aiohttp import web
 
@@ -98,11 +99,16 @@ class Streams:
 
     def __init__(self, frames: Frames) -> None:
         self._frames = frames
-        self._open = 0
+        self._open: set[asyncio.Task[Any]] = set()
+
+    def close(self) -> None:
+        """Hang up on all: the dashboard ends, and has not to wait for whoever reads slowly."""
+        for task in self._open:
+            task.cancel()
 
     async def serve(self, request: web.Request, asked: Asked) -> web.StreamResponse:
-        """Tell until the client goes, or the dashboard ends (the handler is cancelled)."""
-        if self._open >= MOST_STREAMS:
+        """Tell until the client goes, or the dashboard ends."""
+        if len(self._open) >= MOST_STREAMS:
             raise Refused(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 f"{MOST_STREAMS} pages are open already: close one, or start another dashboard",
@@ -110,7 +116,9 @@ class Streams:
             )
         response = web.StreamResponse(headers={"Content-Type": f"{EVENTS}; charset=utf-8", "X-Accel-Buffering": "no"})
         put_headers(response)
-        self._open += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.add(task)
         try:
             await response.prepare(request)
             if request.method != "HEAD":
@@ -121,7 +129,7 @@ class Streams:
             logger.exception("a stream failed")
             _hang_up(request)
         finally:
-            self._open -= 1
+            self._open.discard(task)
         return response
 
     async def _tell(self, response: web.StreamResponse, asked: Asked, since: Mark | None) -> None:
