@@ -108,6 +108,7 @@ def run_demo(
             processes.start("processor", _rollbook(cluster.settings, "processor", "run", "--quiet"))
             if dashboard is not None:
                 processes.start("dashboard", _rollbook(cluster.settings, "dashboard", "--quiet", "--listen", dashboard))
+                console.print(f"dashboard: http://{dashboard}/#run={plan.run_id}", soft_wrap=True)
             folder.share_cluster(cluster.settings)
             with Feed(cluster.settings, plan.run_id) as feed:
                 _train(plan, folder, processes, feed, display, interrupt)
