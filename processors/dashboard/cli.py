@@ -15,6 +15,8 @@ from rollbook.processors.host.logs import LogFormat, configure
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 
 _LONGEST_FILE = 4_096
+_OF_OTHER_APPS = ("FAUST_LOOP", "F_LOOP")
+"""Faust would import the event loop that another app of it in this environment wants."""
 
 app = typer.Typer(help="A page that shows what is committed.")
 
@@ -51,6 +53,8 @@ def dashboard(
     address = Address.parse(listen)
     access = Access(address, _token(token_file), tuple(public_name or ()))
     settings = Settings.from_env()
+    for variable in _OF_OTHER_APPS:
+        os.environ.pop(variable, None)
     try:
         from rollbook.processors.dashboard.app import serve
     except ModuleNotFoundError as missing:
