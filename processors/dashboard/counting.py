@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from rollbook.processors.dashboard.lean import OUTCOMES, Head, Row
 from rollbook.processors.dashboard.windows import Counts, Key
+from rollbook.processors.ledger import tally
 from rollbook.processors.ledger.figures import BOUNDS
 from rollbook.processors.lifecycle import NONE, TRANSITIONS, Event
 from rollbook.schemas.records.ledger import TrajectoryStatus
@@ -34,9 +35,9 @@ STAGE, FAILURE, OUTCOME, REFUSED, JUDGED, CONSUMED, DRIFT, TOOK = (
 )
 
 ACCEPTED, DUPLICATE = OUTCOMES.index("accepted"), OUTCOMES.index("duplicate")
-_NO = frozenset(OUTCOMES.index(name) for name in ("rejected", "invalid", "undecodable"))
-_PASSED = frozenset((b"ok", b"reserved", b"idempotent_retry"))
-GATES = frozenset((b"Reserve", b"Admit"))
+_NO = frozenset(map(OUTCOMES.index, tally.NO))
+PASSED = frozenset(reason.encode() for reason in tally.PASSED)
+GATES = frozenset(name.encode() for name in tally.GATES)
 FACTS = frozenset(
     (
         b"Dispatched",
@@ -138,7 +139,7 @@ def count_rows(counts: Counts, head: Head, rows: list[Row]) -> None:
             key: Key = _key(REFUSED, record_type.decode(errors="replace"), head[6].decode(errors="replace"))
             counts[key] = counts.get(key, 0) - 1
         for row in rows:
-            if row[1] not in _PASSED:
+            if row[1] not in PASSED:
                 key = _key(REFUSED, record_type.decode(errors="replace"), row[1].decode(errors="replace"))
                 counts[key] = counts.get(key, 0) + 1
     for row in rows:

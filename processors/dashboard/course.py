@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
@@ -31,10 +31,22 @@ class Anew(Exception):
     """What was read is no longer the beginning of what is there: everything has to be read again."""
 
 
+Begin = Callable[[Mapping[Place, int]], list[TopicPartition]]
+"""Where to begin with partitions, of which it is told where they end."""
+
+
+def from_the_beginning(places: Mapping[Place, int]) -> list[TopicPartition]:
+    """All that the log has."""
+    return [TopicPartition(*place, OFFSET_BEGINNING) for place in places]
+
+
 class Course:
     """`at` is where each partition has been read to, markers and what was aborted included."""
 
-    def __init__(self, settings: Settings, shared: Shared, consumer: Consumer, faults: Faults) -> None:
+    def __init__(
+        self, settings: Settings, shared: Shared, consumer: Consumer, faults: Faults, begin: Begin = from_the_beginning
+    ) -> None:
+        self._begin = begin
         self._settings = settings
         self._shared = shared
         self._consumer = consumer
@@ -86,7 +98,7 @@ class Course:
             logger.info("reading %s from the beginning", " and ".join(sorted(self._ids)))
         self._followed.update(new)
         self._progress.add(new)
-        self._consumer.incremental_assign([TopicPartition(*place, OFFSET_BEGINNING) for place in new])
+        self._consumer.incremental_assign(self._begin(new))
 
     def _stand(self, found: Found) -> None:
         self._faults.clear()

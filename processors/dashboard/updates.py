@@ -4,15 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from rollbook.processors.dashboard.answers import Step, UpdateLine
-from rollbook.processors.dashboard.counting import ACCEPTED, DUPLICATE
+from rollbook.processors.dashboard.counting import ACCEPTED, DUPLICATE, GATES, PASSED
 from rollbook.processors.dashboard.lean import Head, Rest, Row
 from rollbook.schemas.records.decision import FreshnessSnapshot
 
 MOST_UPDATES = 200
 SHOWN = 100
 _OPEN = (Step.RESERVED, Step.STARTED, Step.IN_DOUBT)
-_REFUSED_ROWS = frozenset((b"Reserve", b"Admit"))
-_PASSED = frozenset((b"ok", b"reserved", b"idempotent_retry"))
 
 
 @dataclass(slots=True)
@@ -46,7 +44,7 @@ class Updates:
         name = rest.update.decode(errors="replace")
         update = self._known.get(name)
         if outcome != ACCEPTED:
-            if update is not None and record_type in _REFUSED_ROWS:
+            if update is not None and record_type in GATES:
                 update.refused += _refused(rest.rows)
             return
         if update is None:
@@ -137,7 +135,7 @@ class Updates:
 
 
 def _refused(rows: list[Row]) -> int:
-    return sum(row[1] not in _PASSED for row in rows)
+    return sum(row[1] not in PASSED for row in rows)
 
 
 def _order(update: _Update) -> tuple[bool, int]:

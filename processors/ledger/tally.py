@@ -10,9 +10,11 @@ _WITH_A_CAUSE = {
     "GenerationFailed": Reason.GENERATION_FAILED,
     "Discarded": Reason.DISCARDED,
 }
-_GATES = ("Reserve", "Admit")
-_PASSED = (Reason.OK, Reason.RESERVED, Reason.IDEMPOTENT_RETRY)
-_NO = (Outcome.REJECTED, Outcome.INVALID, Outcome.UNDECODABLE)
+GATES = ("Reserve", "Admit")
+"""Records of which rows are counted as refused, and not the records."""
+PASSED = (Reason.OK, Reason.RESERVED, Reason.IDEMPOTENT_RETRY)
+"""What a gate says of rows that it did not refuse."""
+NO = (Outcome.REJECTED, Outcome.INVALID, Outcome.UNDECODABLE)
 
 
 def tally(run: Run, record_type: str, verdict: Verdict) -> None:
@@ -26,11 +28,11 @@ def tally(run: Run, record_type: str, verdict: Verdict) -> None:
 
 
 def _counted(record_type: str, verdict: Verdict) -> list[str]:
-    if record_type in _GATES and verdict.items:
+    if record_type in GATES and verdict.items:
         if verdict.outcome is Outcome.DUPLICATE:
             return []
-        return [f"{record_type} refused: {one.reason}" for one in verdict.items if one.reason not in _PASSED]
-    if verdict.outcome in _NO:
+        return [f"{record_type} refused: {one.reason}" for one in verdict.items if one.reason not in PASSED]
+    if verdict.outcome in NO:
         return [f"{record_type or 'record'} refused: {verdict.reason.value}"]
     done = _WITH_A_CAUSE.get(record_type)
     if done is None:
