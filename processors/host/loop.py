@@ -23,7 +23,7 @@ from rollbook.processors.host.errors import (
 )
 from rollbook.processors.host.kafka import Cluster, Kafka
 from rollbook.processors.host.logs import at, fault
-from rollbook.processors.host.membership import Introduction
+from rollbook.processors.host.membership import Introduction, Unseated
 from rollbook.processors.host.partitions import count_partitions, must_be_one_of
 from rollbook.processors.host.poison import Poison, PoisonLimits
 from rollbook.processors.host.restore import Opening
@@ -83,6 +83,7 @@ class Host:
         self._poison = Poison(limits, self._lifecycle)
         self._distrusted = False
         self._joined = False
+        self._lost_seat = False  # since the membership was lost nothing was assigned
         self._failures = 0  # since a transaction stood
         self._looked = 0.0
         self._unseen: dict[
@@ -99,19 +100,34 @@ class Host:
         self._topic_partitions = count_partitions(self._consumer, self._settings, self._clock)
         try:
             while not stop.is_set():
-                if not self._joined:
-                    self._join()
-                self._consume()
-                if self._waiting:
-                    self._process()
-                self._look_at_leases()
-                self._look_at_commits()
-                self._watched.turn(self._consumer, {partition: self._next[partition] for partition in self._ledgers})
+                try:
+                    self._turn()
+                except Unseated:
+                    self._come_back()
         except Stopped:
             pass
         finally:
             self._clerk.close()
             self._leave()
+
+    def _turn(self) -> None:
+        if not self._joined:
+            self._join()
+        self._consume()
+        if self._waiting:
+            self._process()
+        self._look_at_leases()
+        self._look_at_commits()
+        self._watched.turn(self._consumer, {partition: self._next[partition] for partition in self._ledgers})
+
+    def _come_back(self) -> None:
+        """As another member: one that librdkafka holds for fenced does nothing any more."""
+        logger.warning("the membership was lost, and the group does not take it back: joining as a new member")
+        if held := self._ledgers.keys() | self._stopped.keys():
+            self._forget(held)
+        self._leave()
+        self._consumer = self._kafka.consumer(self._name, self._session_timeout_ms)
+        self._joined = self._lost_seat = False
 
     def _join(self) -> None:
         """Become a member, or one again: a static member that comes back after its membership was lost gets what it
@@ -143,6 +159,7 @@ class Host:
     # ---- 2. and 5.: partitions come and go; both callbacks run inside poll and consume, never inside a transaction
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._lost_seat = False
         started: list[TopicPartition] = []
         try:
             started = [self._open_or_stop(consumer, source.partition) for source in partitions]
@@ -220,7 +237,7 @@ class Host:
         """The group went on without us, most often because the broker was away for long: the producer of that time is
         not used again, since its calls were seen to hang afterwards."""
         self._released(consumer, partitions)
-        self._distrusted = True
+        self._distrusted = self._lost_seat = True
         self._joined = False
 
     # ---- 3.: whatever is there, folded first, then one transaction
@@ -242,6 +259,8 @@ class Host:
             return
         action = consuming(error)
         if action is Action.STOP_FENCED:
+            if self._lost_seat and self._transactions.is_newest((self._settings.topic(Topic.DEAD_LETTERS), 0)):
+                raise Unseated
             raise self._fenced()
         if action is Action.STOP:
             raise HostStopped(f"consuming {self._lifecycle}: {error.str()} ({error.name()}): {remedy(error)}")

@@ -10,6 +10,11 @@ from collections.abc import Callable
 from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 
 
+class Unseated(Exception):
+    """The group fences this member, and nobody else took its name. Its membership was lost while the broker was away;
+    until the loss is served librdkafka sends heartbeats under no member's id, which the group takes for another's."""
+
+
 class Introduction:
     """The first join. Nothing that it is given is opened, and nothing read of it is kept."""
 

@@ -8,7 +8,7 @@ its transaction is unknown, and the next producer of the same transactional id s
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from rollbook.processors.host.clients import TRANSACTION_TIMEOUT_MS
 from rollbook.processors.host.clock import Clock
@@ -78,6 +78,10 @@ class Transactions:
                 return
             except BufferError:
                 self._producer.poll(0.05)
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError._FATAL:
+                    self.abort()  # a refused record does not tell of what the client died, and this does
+                raise
 
     def send_offsets(self, offsets: list[TopicPartition], group_metadata: object) -> None:
         """Add the consumed offsets: in a transaction that may be open for long only behind its records, which name its
@@ -114,6 +118,17 @@ class Transactions:
         self.begin()
         self._touch([place])
         self.commit()
+
+    def is_newest(self, place: Place) -> bool:
+        """Whether nobody took the id since: a newer process takes it before it joins the group. Asked between
+        transactions, by one that writes into the place and takes it back; no answer is a no."""
+        try:
+            self.begin()
+            self._touch([place])
+            self.abort()
+        except (KafkaException, OutcomeUnknown):
+            return False
+        return True
 
     def _touch(self, places: Iterable[Place]) -> None:
         for topic, partition in places:

@@ -8,16 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.settings import Settings, Topic
 from rollbook.infra.topics import create_topics
 from rollbook.processors.host import loop
 from rollbook.processors.host.clients import group_consumer, transactional_producer
+from rollbook.processors.host.clock import SystemClock
+from rollbook.processors.host.errors import Action, Fenced, action_for
 from rollbook.processors.host.kafka import Cluster
 from rollbook.processors.host.loop import Host
-from rollbook.processors.host.transaction import LONG_MS
+from rollbook.processors.host.transaction import LONG_MS, Transactions
+from rollbook.processors.host.watch import Event
 from rollbook.processors.ledger.keys import position_key
 from rollbook.schemas.codec import encode
 from rollbook.schemas.partition import partition_of
@@ -140,6 +143,69 @@ def test_a_membership_that_was_lost_is_come_back_to_by_two_joins(tmp_path: Path)
         finally:
             stop.set()
             thread.join(60)
+
+
+@contextmanager
+def hearing_late(tmp_path: Path) -> Iterator[tuple[Settings, threading.Event]]:
+    """A host that decided something, and hears of an outage longer than its session only when the event is set."""
+    busy, over = threading.Event(), threading.Event()
+
+    def look_on(_: Event) -> None:
+        if busy.is_set():
+            over.wait(60)
+
+    with EmbeddedBroker(tmp_path / "broker") as broker:
+        own = Settings(broker.bootstrap_servers)
+        create_topics(own, PARTITIONS)
+        with host_in_thread(own, watches=(look_on,)):
+            send(own, [(partition, run_id.encode(), _configured(run_id)) for partition, run_id in RUNS.items()])
+            _await(lambda: _decided(own) == len(RUNS))
+            busy.set()
+            broker.stop()
+            time.sleep(2 * SESSION_TIMEOUT_MS / 1_000)  # that the session is over is told to nobody but the host
+            broker.start()
+            send(own, [(partition, run_id.encode(), _ack(run_id, 1)) for partition, run_id in RUNS.items()])
+            time.sleep(2 * SESSION_TIMEOUT_MS / 1_000)  # nor that a heartbeat was sent
+            try:
+                yield own, over
+            finally:
+                over.set()
+
+
+def test_a_process_that_hears_late_of_an_outage_and_has_no_rival_comes_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with hearing_late(tmp_path) as (own, over):
+        over.set()
+        _await(lambda: _decided(own) == 2 * len(RUNS))
+    assert "joining as a new member" in caplog.text
+
+
+def test_a_process_that_hears_late_of_an_outage_leaves_its_name_to_a_newer_one(tmp_path: Path) -> None:
+    def meanwhile() -> None:
+        with hearing_late(tmp_path) as (own, over), host_in_thread(own):
+            _await(lambda: _decided(own) == 2 * len(RUNS))
+            over.set()
+            _await(lambda: sum(one.name == "host-p0" for one in threading.enumerate()) == 1)
+
+    with pytest.raises(Fenced):
+        meanwhile()
+
+
+def test_a_refused_record_tells_of_what_its_producer_died(settings: Settings) -> None:
+    name = f"{settings.topic_prefix}p0"
+    older = Transactions(Cluster(settings), SystemClock(), name)
+    older.begin()
+    newer = transactional_producer(settings, name)
+
+    def produce() -> None:
+        while True:
+            older.produce(settings.topic(Topic.DECISIONS), 0, b"key", b"value")
+
+    with pytest.raises(KafkaException) as died:
+        produce()
+    assert action_for(died.value.args[0]) is Action.STOP_FENCED
+    del newer  # it lived until here
 
 
 class Overtaken:
