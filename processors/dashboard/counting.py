@@ -4,9 +4,11 @@ The definitions are those of `FreshnessSnapshot`, so that sums over the whole lo
 """
 
 from bisect import bisect_left
+from collections import Counter
 from functools import lru_cache
+from operator import itemgetter
 
-from rollbook.processors.dashboard.lean import OUTCOMES, Head, Row
+from rollbook.processors.dashboard.lean import OUTCOMES, Head, Row, number, ratio
 from rollbook.processors.dashboard.windows import Counts, Key
 from rollbook.processors.ledger import tally
 from rollbook.processors.ledger.figures import BOUNDS
@@ -52,6 +54,8 @@ FACTS = frozenset(
 WITH_ROWS = frozenset((*FACTS, b"Commit", b"Abort", b"LeaseExpired", *GATES))
 """Records whose rows are counted; of all others the beginning is read."""
 
+_MOVE = itemgetter(1, 2, 3)
+_ADMITTED: Key = (STAGE, "admitted")
 _STAGE_OF: dict[str, Key] = {
     Event.DISPATCHED: (STAGE, "dispatched"),
     Event.GENERATED: (STAGE, "generated"),
@@ -72,13 +76,13 @@ _FIRST = {
 
 
 @lru_cache(maxsize=4_096)
-def _passed(record_type: bytes, reason: bytes, before: bytes | None, after: bytes | None) -> tuple[Key, ...]:
+def _passed(record_type: bytes, reason: bytes, before: bytes, after: bytes) -> tuple[Key, ...]:
     """What a change of state counts for: the event of its record, and the shortest way from there. A reward that was
     there before its Generated is applied by it, and what another update has trained on is consumed as soon as it is
     given back, so that one record can take a row through several."""
-    if after is None or before == after:
+    if not after or before == after:
         return ()
-    state = NONE if before is None else before.decode(errors="replace")
+    state = before.decode(errors="replace") or NONE
     first = _FIRST.get(record_type)
     if state == TrajectoryStatus.RESERVED and reason != b"trained":
         first = Event.DROP
@@ -101,7 +105,7 @@ class Tally:
     def __init__(self) -> None:
         self.heads: dict[tuple[bytes, int, int, bytes], int] = {}
         """Decisions by record type, outcome, violation and reason."""
-        self.facts: dict[tuple[bytes, bytes, bytes | None, bytes | None], int] = {}
+        self.facts: dict[tuple[bytes, bytes, bytes, bytes], int] = {}
         """Rows of records that are no commands, by record type, reason, state before and after."""
         self.counts: Counts = {}
         """All else."""
@@ -125,44 +129,45 @@ def _keys_of(record_type: bytes, outcome: int, violation: int, reason: bytes) ->
     if violation:
         keys.append(VIOLATIONS)
     if outcome in _NO:
-        keys.append((REFUSED, (record_type or b"record").decode(errors="replace"), reason.decode(errors="replace")))
+        keys.append(_refused(record_type, reason))
     return tuple(keys)
 
 
-def count_rows(counts: Counts, head: Head, rows: list[Row]) -> None:
+def count_rows(tally: Tally, head: Head, rows: list[Row]) -> None:
     """Its rows, but for drift and times, which need to know more."""
-    record_type = head[3]
-    if record_type in GATES and rows:
-        if head[4] == DUPLICATE:
-            return
-        if head[4] in _NO:  # its rows are counted, and not the record
-            key: Key = _key(REFUSED, record_type.decode(errors="replace"), head[6].decode(errors="replace"))
-            counts[key] = counts.get(key, 0) - 1
-        for row in rows:
-            if row[1] not in PASSED:
-                key = _key(REFUSED, record_type.decode(errors="replace"), row[1].decode(errors="replace"))
-                counts[key] = counts.get(key, 0) + 1
-    for row in rows:
-        for key in _passed(record_type, row[1], row[2], row[3]):
-            counts[key] = counts.get(key, 0) + 1
-        if row[1] == b"trained" and row[4] is not None:
-            key = _key(CONSUMED, str(bounded(row[4])))
-            counts[key] = counts.get(key, 0) + 1
+    record_type, outcome = head[3], head[4]
+    is_gate = record_type in GATES and bool(rows)
+    if is_gate and outcome == DUPLICATE:
+        return
+    counts, facts = tally.counts, tally.facts
+    if is_gate and outcome in _NO:  # its rows are counted, and not the record
+        key = _refused(record_type, head[6])
+        counts[key] = counts.get(key, 0) - 1
+    for (reason, before, after), times in Counter(map(_MOVE, rows)).items():
+        moved = (record_type, reason, before, after)
+        facts[moved] = facts.get(moved, 0) + times
+        if is_gate and reason not in PASSED:
+            key = _refused(record_type, reason)
+            counts[key] = counts.get(key, 0) + times
+    if record_type == b"Commit":
+        for raw, times in Counter(row[4] for row in rows if row[1] == b"trained" and row[4]).items():
+            key = _key(CONSUMED, str(_bounded(raw)))
+            counts[key] = counts.get(key, 0) + times
 
 
-def count_judged(counts: Counts, row: Row) -> None:
-    """A row that an Admit judged for the first time: admitted, or refused for its drift."""
-    lag, ratio = row[4], row[5]
-    admitted = row[1] == b"ok"
-    if lag is not None:
-        key: Key = _key(JUDGED, str(bounded(lag)))
-        counts[key] = counts.get(key, 0) + 1
-    if ratio is not None:
-        key = _key(DRIFT, str(bisect_left(BOUNDS, ratio)), "admitted" if admitted else "refused")
-        counts[key] = counts.get(key, 0) + 1
+def count_judged(counts: Counts, rows: list[Row]) -> None:
+    """Rows that an Admit judged for the first time: admitted, or refused for their drift."""
+    for raw, times in Counter(row[4] for row in rows if row[4]).items():
+        key = _key(JUDGED, str(_bounded(raw)))
+        counts[key] = counts.get(key, 0) + times
+    admitted = sum(row[1] == b"ok" for row in rows)
     if admitted:
-        key = _key(STAGE, "admitted")
-        counts[key] = counts.get(key, 0) + 1
+        counts[_ADMITTED] = counts.get(_ADMITTED, 0) + admitted
+    for row in rows:
+        drift = ratio(row[5])
+        if drift is not None:
+            key = _key(DRIFT, str(bisect_left(BOUNDS, drift)), "admitted" if row[1] == b"ok" else "refused")
+            counts[key] = counts.get(key, 0) + 1
 
 
 def count_took(counts: Counts, took_ms: int) -> None:
@@ -179,6 +184,13 @@ def _key(*parts: str) -> Key:
     return parts
 
 
-def bounded(lag: int) -> int:
-    """`FARTHEST` stands for more, -1 for less."""
+def _refused(record_type: bytes, reason: bytes) -> Key:
+    return _key(REFUSED, (record_type or b"record").decode(errors="replace"), reason.decode(errors="replace"))
+
+
+@lru_cache(maxsize=4_096)
+def _bounded(raw: bytes) -> int:
+    """A lag: `FARTHEST` stands for more, -1 for less."""
+    lag = number(raw)
+    assert lag is not None, "none is no lag"
     return max(-1, min(lag, FARTHEST))

@@ -6,7 +6,9 @@ bytes. It reads the one schema that `is_lean` tells, and strings shorter than 64
 (`of_fields`). A test holds both against each other.
 """
 
+import re
 import struct
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from rollbook.processors.decision_schema import DECISION_SCHEMAS
@@ -19,12 +21,13 @@ _PLACES = {name: place for place, name in enumerate(OUTCOMES)}
 _PREFIX = MARKER + bytes.fromhex(DECISION_SCHEMAS[1])
 _OUTCOMES = len(OUTCOMES)
 _MOST = 2**63
-_double = struct.Struct("<d").unpack_from
+_double = struct.Struct("<d")
 
 Head = tuple[bytes, int, int, bytes, int, int, bytes, int]
 """run, sequence, offset of the record, its type, outcome (place in `OUTCOMES`), violation, reason, where it ends."""
-Row = tuple[bytes, bytes, bytes | None, bytes | None, int | None, float | None, int | None]
-"""trajectory, reason, state before, state after, lag, mean |current - behavior| in nats, offset of its Generated."""
+Row = tuple[bytes, bytes, bytes, bytes, bytes, bytes, bytes]
+"""trajectory, reason, state before, state after, lag, mean |current - behavior| in nats, offset of its Generated; empty
+where there is none. `number` and `ratio` read what are numbers."""
 
 
 class NotLean(Exception):
@@ -86,7 +89,7 @@ def head(data: bytes) -> Head:
 
 
 def rest(data: bytes, at: int) -> Rest:
-    """What stands behind the beginning. Raises NotLean, IndexError or struct.error."""
+    """What stands behind the beginning. Raises NotLean, or IndexError where the bytes end."""
     kind = name = update = learner = b""
     digest = b""
     active: int | None = None
@@ -179,7 +182,7 @@ def fact(data: bytes, at: int) -> Row | None:
     long |= (n := data[end])
     at = end + 1 + (n >> 1)
     reason = data[end + 1 : at]
-    before = after = None
+    before = after = b""
     at += 1
     if data[at - 1]:
         end = at + 1 + (data[at] >> 1)
@@ -188,78 +191,68 @@ def fact(data: bytes, at: int) -> Row | None:
     at += 1
     if data[at - 1]:
         after = data[at + 1 : at + 1 + (data[at] >> 1)]
-    return None if long & 0x80 else (name, reason, before, after, None, None, None)
+    return None if long & 0x80 else (name, reason, before, after, b"", b"", b"")
+
+
+def number(raw: bytes) -> int | None:
+    """A field that is a whole number."""
+    if not raw:
+        return None
+    n = raw[0]
+    if n & 0x80:
+        n, _ = _long(raw, 1, n)
+    return (n >> 1) ^ -(n & 1)
+
+
+def ratio(raw: bytes) -> float | None:
+    """A field that is a float."""
+    return _double.unpack(raw)[0] if raw else None
+
+
+def raw_number(value: int | None) -> bytes:
+    """The bytes of a whole number."""
+    if value is None:
+        return b""
+    left, out = (value << 1) ^ (value >> 63), bytearray()
+    while left > 0x7F:
+        out.append((left & 0x7F) | 0x80)
+        left >>= 7
+    out.append(left)
+    return bytes(out)
 
 
 def _rows(data: bytes, at: int) -> list[Row]:
-    rows: list[Row] = []
-    add = rows.append
-    while count := data[at]:
-        at += 1
-        if count & 0x80:
-            count, at = _long(data, at, count)
-        if count & 1:
-            raise NotLean  # a block that states its length; no writer of ours does
-        for _ in range(count >> 1):
-            before = after = lag = ratio = generated = None
-            long = n = data[at]
-            end = at + 1 + (n >> 1)
-            name = data[at + 1 : end]
-            long |= (n := data[end])
-            at = end + 1 + (n >> 1)
-            reason = data[end + 1 : at]
-            at += 1
-            if data[at - 1]:
-                long |= (n := data[at])
-                end = at + 1 + (n >> 1)
-                before = data[at + 1 : end]
-                at = end
-            at += 1
-            if data[at - 1]:
-                long |= (n := data[at])
-                end = at + 1 + (n >> 1)
-                after = data[at + 1 : end]
-                at = end
-            if long & 0x80:
-                raise NotLean
-            at += 1
-            if data[at - 1]:  # revisions
-                while data[at] & 0x80:
-                    at += 1
-                at += 1
-            at += 1
-            if data[at - 1]:
-                while data[at] & 0x80:
-                    at += 1
-                at += 1
-            at += 1
-            if data[at - 1]:
-                n = data[at]
-                at += 1
-                if n & 0x80:
-                    n, at = _long(data, at, n)
-                lag = (n >> 1) ^ -(n & 1)
-            at += 1
-            if data[at - 1]:  # freshness
-                at += 1 + (data[at] >> 1)
-            at += 1
-            if data[at - 1]:
-                (ratio,) = _double(data, at)
-                at += 8
-            at += 1
-            if data[at - 1]:
-                n = data[at]
-                at += 1
-                if n & 0x80:
-                    n, at = _long(data, at, n)
-                generated = n >> 1
-            at += 1
-            if data[at - 1]:  # the reward's offset
-                while data[at] & 0x80:
-                    at += 1
-                at += 1
-            add((name, reason, before, after, lag, ratio, generated))
+    """By a pattern: regular expressions read a row in half the time that steps of Python take."""
+    count = data[at]
+    at += 1
+    if not count:
+        return []
+    if count & 0x80:
+        count, at = _long(data, at, count)
+    length = data[at]
+    if count & 1 or length & 0x81:  # a block that states its length, which no writer of ours makes; a long name
+        raise NotLean
+    block, row = _patterns(length >> 1)
+    found = block.match(data, at)
+    end = at if found is None else found.end()
+    rows: list[Row] = row.findall(data, at, end)
+    if len(rows) != count >> 1 or data[end]:  # names of unequal length, say
+        raise NotLean
     return rows
+
+
+_NUMBER = rb"[\x80-\xff]*[\x00-\x7f]"
+
+
+@lru_cache(maxsize=64)
+def _patterns(length: int) -> tuple["re.Pattern[bytes]", "re.Pattern[bytes]"]:
+    """Those of a block of rows, and of a row, whose trajectories have names of so many bytes. An optional field is 0,
+    or 2 and its value; names of ours are lower-case letters behind their length."""
+    named, counted = rb"\x00|\x02.([a-z_]+)", rb"\x00|\x02(" + _NUMBER + rb")"
+    skipped = (rb"\x00|\x02" + _NUMBER,) * 2
+    fields = (named, named, *skipped, counted, rb"\x00|\x02.[a-z_]+", rb"\x00|\x02(.{8})", counted, skipped[0])
+    row = rb"\x%02x(.{%d}).([a-z_]+)" % (2 * length, length) + b"".join(b"(?:%b)" % one for one in fields)
+    return re.compile(b"(?:%b)*" % row, re.DOTALL), re.compile(row, re.DOTALL)
 
 
 def second_field(data: bytes) -> int:
@@ -275,7 +268,7 @@ def whole(data: bytes, at: int) -> Rest:
     try:
         if at:
             return rest(data, at)
-    except (NotLean, IndexError, struct.error):
+    except (NotLean, IndexError):
         pass
     return of_fields(data)[1]
 
@@ -325,15 +318,15 @@ def of_fields(data: bytes) -> tuple[Head, Rest]:
 
 
 def _row(fields: dict[str, Any]) -> Row:
-    before, after = fields["state_before"], fields["state_after"]
+    drift = fields["mean_abs_log_ratio"]
     return (
         fields["trajectory_id"].encode(),
         fields["reason"].encode(),
-        None if before is None else before.encode(),
-        None if after is None else after.encode(),
-        fields["lag"],
-        fields["mean_abs_log_ratio"],
-        fields["generated_offset"],
+        (fields["state_before"] or "").encode(),
+        (fields["state_after"] or "").encode(),
+        raw_number(fields["lag"]),
+        b"" if drift is None else _double.pack(drift),
+        raw_number(fields["generated_offset"]),
     )
 
 

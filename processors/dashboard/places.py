@@ -92,6 +92,16 @@ class Mentions:
             self._offsets[at] = offset
         self._next += 1
 
+    def add_all(self, names: list[bytes], offset: int) -> None:
+        """A decision names them all."""
+        if self._next + len(names) <= self._most:
+            self._names.extend(map(hash, names))
+            self._offsets.extend([offset] * len(names))
+            self._next += len(names)
+        else:
+            for name in names:
+                self.add(name, offset)
+
     @property
     def is_complete(self) -> bool:
         """Whether nothing was forgotten yet."""

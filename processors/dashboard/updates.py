@@ -83,16 +83,20 @@ class Updates:
             if update is not None:
                 self._end(update, at_ms, step, reason)
 
-    def is_judged(self, name: bytes, row: Row) -> bool:
-        """Whether an Admit only repeats its first answer about an admitted row; remembers it else."""
+    def first_judged(self, name: bytes, rows: list[Row]) -> list[Row]:
+        """Of rows that an Admit judged those that are not answered again: what is admitted is judged once."""
         update = self._known.get(name.decode(errors="replace"))
-        if update is None or row[1] != b"ok":
-            return False
-        found = hash(row[0])
-        if found in update.judged:
-            return True
-        update.judged.add(found)
-        return False
+        if update is None:
+            return rows
+        first: list[Row] = []
+        for row in rows:
+            if row[1] == b"ok":
+                found = hash(row[0])
+                if found in update.judged:
+                    continue
+                update.judged.add(found)
+            first.append(row)
+        return first
 
     def agree(self, snapshot: FreshnessSnapshot, at_ms: int) -> None:
         """What a snapshot says: which updates are in doubt, and, where it lists all that are open, which are not: a

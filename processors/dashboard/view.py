@@ -15,7 +15,6 @@ from rollbook.processors.dashboard.counting import ACCEPTED, FACTS, WITH_ROWS, T
 from rollbook.processors.dashboard.lean import Head, Rest
 from rollbook.processors.dashboard.places import Mentions, Times
 from rollbook.processors.dashboard.run import RunView
-from rollbook.processors.dashboard.windows import Counts
 from rollbook.processors.ledger.verdict import UPDATES_ROLLED_BACK
 from rollbook.processors.metric import MOST_RUNS
 from rollbook.schemas.codec import (
@@ -132,12 +131,11 @@ class View:
                 moved = (record_type, *fact[1:4])
                 tally.facts[moved] = tally.facts.get(moved, 0) + 1
             elif rest is not None:
-                for row in rest.rows:
-                    kept.mentions.add(row[0], offset)
+                kept.mentions.add_all([row[0] for row in rest.rows], offset)
                 if not rest.rows and rest.subject_kind == b"trajectory":
                     kept.mentions.add(rest.subject_id, offset)
                 if record_type in WITH_ROWS:
-                    self._take_rows(run, kept, tally.counts, at_ms, head, rest)
+                    self._take_rows(run, kept, tally, at_ms, head, rest)
                 if record_type in _OF_UPDATES:
                     run.updates.take(at_ms, head, rest)
                 elif record_type in _OF_POLICIES:
@@ -214,18 +212,18 @@ class View:
         for run in self._runs.values():
             yield run, self._partition(run.partition).times
 
-    def _take_rows(self, run: RunView, kept: _Partition, counts: Counts, at_ms: int, head: Head, rest: Rest) -> None:
+    def _take_rows(self, run: RunView, kept: _Partition, tally: Tally, at_ms: int, head: Head, rest: Rest) -> None:
         record_type, accepted = head[3], head[4] == ACCEPTED
-        counting.count_rows(counts, head, rest.rows)
+        counting.count_rows(tally, head, rest.rows)
         if record_type == b"Admit" and accepted:
-            for row in rest.rows:
-                if row[1] in _JUDGED and not run.updates.is_judged(rest.update, row):
-                    counting.count_judged(counts, row)
+            judged = [row for row in rest.rows if row[1] in _JUDGED]
+            counting.count_judged(tally.counts, run.updates.first_judged(rest.update, judged))
         elif record_type == b"Commit" and accepted:
             for row in rest.rows:
-                generated_ms = None if row[6] is None or row[1] != b"trained" else kept.times.of(row[6])
+                generated = lean.number(row[6]) if row[1] == b"trained" else None
+                generated_ms = None if generated is None else kept.times.of(generated)
                 if generated_ms is not None:
-                    counting.count_took(counts, max(0, at_ms - generated_ms))
+                    counting.count_took(tally.counts, max(0, at_ms - generated_ms))
 
     @staticmethod
     def _take_others(run: RunView, kept: _Partition, at_ms: int, offset: int, head: Head, value: bytes) -> None:
