@@ -1,151 +1,104 @@
-"""The last minutes of one run, folded from what is read of its partition. Bounded, whatever is read."""
+"""The last minutes of one run, out of what the dashboard's fold has counted: definitions and bounds are the fold's, and
+what is done about garbage. Pure."""
 
-from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from rollbook.infra.watching.seen import Minutes, Second
-from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode_as, unwrap
-from rollbook.schemas.records.decision import Decision, FreshnessSnapshot, Outcome
+from rollbook.processors.dashboard.answers import Size
+from rollbook.processors.dashboard.counting import DECISIONS, DRIFT, REFUSED, STAGE
+from rollbook.processors.dashboard.places import Times
+from rollbook.processors.dashboard.view import Stored, View
+from rollbook.processors.dashboard.windows import KEPT, Counts
+from rollbook.replay.text import plural
+from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode_as
+from rollbook.schemas.records.decision import FreshnessSnapshot
 
-SECONDS = 300
-_MOST_TIMES = 20_000
+SECONDS = KEPT[Size.SECOND]
 _MOST_REFUSALS = 50
-_NO = (Outcome.REJECTED.value, Outcome.INVALID.value, Outcome.UNDECODABLE.value)
-_GATES = ("Reserve", "Admit")
-_PASSED = ("ok", "reserved", "idempotent_retry")
-_LEASED = ("Reserve", "Admit", "Renew")
-"""Records since which a lease runs."""
-
-
-class _Counts:
-    """What was decided in one second; refusals by record and reason, as a snapshot counts them."""
-
-    __slots__ = ("admitted", "decided", "refused")
-
-    def __init__(self) -> None:
-        self.decided = 0
-        self.admitted = 0
-        self.refused: Counter[tuple[str, str]] = Counter()
-
-    def take(self, fields: Mapping[str, Any]) -> None:
-        record_type, outcome = fields["record_type"], fields["outcome"]
-        self.decided += 1
-        if record_type in _GATES and fields["items"]:
-            if outcome != Outcome.DUPLICATE.value:
-                reasons = [one["reason"] for one in fields["items"]]
-                self.refused.update((record_type, reason) for reason in reasons if reason not in _PASSED)
-                self.admitted += reasons.count("ok") if record_type == "Admit" and outcome not in _NO else 0
-        elif outcome in _NO:
-            self.refused[record_type or "record", fields["reason"]] += 1
-
-    def second(self) -> Second:
-        return Second(
-            decided=self.decided,
-            admitted=self.admitted,
-            turned_away=sum(count for (record_type, _), count in self.refused.items() if record_type == "Admit"),
-            refused=self.refused.total(),
-        )
 
 
 class Tape:
-    """What was read so far of the run. Records come in the order of their offsets; one that was read already is not
-    counted again."""
+    """What is to be known of a run beside the fold's counts: its last good snapshot, since when all was read, and the
+    log's clock."""
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
-        self._seconds: dict[int, _Counts] = {}
-        self._times: OrderedDict[int, int] = OrderedDict()
-        self._next_decision = self._next_snapshot = 0
+        self._key = run_id.encode()
         self._known_from_ms: int | None = None
-        self._newest_ms = 0
+        self._last_ms = 0
+        self._unreadable = ""
         self.snapshot: FreshnessSnapshot | None = None
         self.snapshot_ms: int | None = None
-        self.strange = ""
-        """What was last met that is no decision or snapshot; only the processor writes there."""
-
-    def __len__(self) -> int:
-        return len(self._seconds) + len(self._times)
 
     def covers(self, from_ms: int) -> None:
         """All that was decided since then has been or will be read."""
         self._known_from_ms = from_ms
 
-    def decision(self, offset: int, at_ms: int, value: bytes) -> None:
-        """A record of the decisions, of this run or another of its partition."""
-        if offset < self._next_decision:
-            return
-        self._next_decision = offset + 1
-        self._newest_ms = max(self._newest_ms, at_ms)
-        if self._known_from_ms is None:
-            self._known_from_ms = at_ms
-        try:
-            decoded = unwrap(value)
-        except UndecodableRecord as problem:
-            self.strange = f"decision at offset {offset}: {problem}"
-            return
-        if decoded.model is Decision and decoded.fields["run_id"] == self._run_id:
-            self._take(at_ms, decoded.fields)
+    def decisions(self, messages: Sequence[Stored]) -> list[Stored]:
+        """Of records of the partition those of the run, for the fold: others would only cost."""
+        if messages:
+            self._last_ms = messages[-1].timestamp()[1]
+            if self._known_from_ms is None:
+                self._known_from_ms = messages[0].timestamp()[1]
+        return [one for one in messages if one.key() == self._key]
 
-    def _take(self, at_ms: int, fields: Mapping[str, Any]) -> None:
-        if fields["record_type"] in _LEASED:
-            self._times[fields["source"]["offset"]] = at_ms
-            if len(self._times) > _MOST_TIMES:
-                self._times.popitem(last=False)
-        start = at_ms - at_ms % 1_000
-        if start <= self._newest_ms - SECONDS * 1_000:
-            return
-        self._seconds.setdefault(start, _Counts()).take(fields)
-        if len(self._seconds) > 2 * SECONDS:
-            first = self._newest_ms - SECONDS * 1_000
-            self._seconds = {start: counts for start, counts in self._seconds.items() if start > first}
+    def snapshots(self, messages: Sequence[Stored]) -> None:
+        """Of the snapshots of the partition the run's last; what cannot be read does not replace one that could."""
+        for message in reversed(messages):
+            value = message.value()
+            if message.key() != self._key or value is None:
+                continue
+            try:
+                self.snapshot = decode_as(FreshnessSnapshot, value)
+            except (UndecodableRecord, ContractViolation) as problem:
+                self._unreadable = f"freshness at offset {message.offset()}: {problem}"
+            else:
+                self.snapshot_ms = message.timestamp()[1]
+                return
 
-    def freshness(self, offset: int, at_ms: int, key: bytes | None, value: bytes | None) -> None:
-        """A record of the snapshots, of this run or another of its partition."""
-        if offset < self._next_snapshot:
-            return
-        self._next_snapshot = offset + 1
-        if key != self._run_id.encode() or value is None:
-            return
-        try:
-            self.snapshot = decode_as(FreshnessSnapshot, value)
-        except (UndecodableRecord, ContractViolation) as problem:
-            self.strange = f"freshness at offset {offset}: {problem}"
-            return
-        self.snapshot_ms = at_ms
-        self._newest_ms = max(self._newest_ms, at_ms)
+    def strange(self, view: View) -> str:
+        """What was met that only the processor could have written, and did not."""
+        return f"{plural(view.unreadable, 'decision')} cannot be read" if view.unreadable else self._unreadable
 
-    def read_snapshots_again(self) -> None:
-        """They come again from an earlier place."""
-        self._next_snapshot = 0
+    def newest(self, now_ms: int) -> int:
+        """The clock, or the broker's where that is ahead: the time of the last record, so that a jump that was put
+        right again does not last."""
+        return max(now_ms, self._last_ms)
 
-    def time_of(self, offset: int) -> int | None:
-        """When the broker took a Reserve, Admit or Renew, where its decision was read."""
-        return self._times.get(offset)
+    def times_of(self, view: View, offsets: Iterable[int]) -> dict[int, int]:
+        """When the broker took records of the run, of those whose decisions were read."""
+        times = next((times for run, times in view.figures() if run.run_id == self._run_id), Times())
+        return {offset: at_ms for offset in offsets if (at_ms := times.of(offset)) is not None}
 
-    def minutes(self, now_ms: int) -> Minutes:
+    def minutes(self, view: View, now_ms: int) -> Minutes:
         """Those that end now."""
+        run = next((run for run, _ in view.figures() if run.run_id == self._run_id), None)
         last = now_ms - now_ms % 1_000
         starts = range(last - (SECONDS - 1) * 1_000, last + 1, 1_000)
         known = now_ms + 1 if self._known_from_ms is None else self._known_from_ms - self._known_from_ms % 1_000
-        counted = [self._seconds.get(start) for start in starts]
+        counted = {} if run is None else {at: one.counts for at, one in run.windows.changed(Size.SECOND, None)}
         return Minutes(
             start_ms=starts[0],
-            seconds=tuple(
-                (Second() if counts is None else counts.second()) if start >= known else None
-                for start, counts in zip(starts, counted, strict=True)
-            ),
-            refusals=_refusals(counts for counts in counted if counts is not None),
+            seconds=tuple(_second(counted.get(start, {})) if start >= known else None for start in starts),
+            refusals=_refusals([counted[start] for start in starts if start in counted]),
         )
 
-    def newest(self, now_ms: int) -> int:
-        """The clock, or what was read where the broker's is ahead."""
-        return max(now_ms, self._newest_ms)
+
+def _second(counts: Counts) -> Second:
+    return Second(
+        decided=counts.get(DECISIONS, 0),
+        admitted=counts.get((STAGE, "admitted"), 0),
+        turned_away=sum(count for key, count in counts.items() if key[0] == DRIFT and key[2] == "refused"),
+        refused=sum(count for key, count in counts.items() if key[0] == REFUSED),
+    )
 
 
-def _refusals(counted: Iterable[_Counts]) -> tuple[tuple[str, str, int], ...]:
+def _refusals(seconds: list[Counts]) -> tuple[tuple[str, str, int], ...]:
     found: Counter[tuple[str, str]] = Counter()
-    for counts in counted:
-        found.update(counts.refused)
+    for counts in seconds:
+        for key, count in counts.items():
+            if key[0] == REFUSED:
+                found[key[1], key[2]] += count
     ranked = sorted(found.items(), key=lambda one: (-one[1], one[0]))
     return tuple((record_type, reason, count) for (record_type, reason), count in ranked[:_MOST_REFUSALS])
