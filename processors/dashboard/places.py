@@ -47,10 +47,14 @@ class Times:
         self._fine = _Marks(2 * most_fine)
         self._older = _Marks(most_coarse)
         self._read = -1
+        self._last = -(2**62)
 
     def mark(self, place: int, time_ms: int) -> None:
         """What was read; places rise."""
         self._read = place
+        if -APART_MS < time_ms - self._last < APART_MS:
+            return
+        self._last = time_ms
         self._fine.mark(place, time_ms)
         if len(self._fine.places) >= 2 * self._most_fine:
             self._age()
