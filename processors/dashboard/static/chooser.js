@@ -2,6 +2,7 @@
 
 import { el, keyedRows, setText } from "./dom.js";
 import { ago, count, many } from "./format.js";
+import { isNoRun } from "./runs.js";
 import { plain } from "./text.js";
 
 const MOST = 200; // Rows shown; who has more runs types.
@@ -62,7 +63,7 @@ export function chooser(choose) {
     const asked = input.value.trim().toLowerCase();
     const all =
       asked === "" || input.value === current ? runs : runs.filter((one) => one.run_id.toLowerCase().includes(asked));
-    return all.slice(0, MOST);
+    return all.toSorted((a, b) => isNoRun(a.run_id) - isNoRun(b.run_id)).slice(0, MOST);
   }
 
   function fill() {
@@ -100,7 +101,8 @@ export function chooser(choose) {
   }
 
   function about(row, run) {
-    const parts = [run.closed ? "closed" : ago(run.last_ms, nowMs)];
+    const parts = [run.closed ? "closed" : run.last_ms ? ago(run.last_ms, nowMs) : "no decisions left"];
+    if (isNoRun(run.run_id)) parts.unshift("records of no run");
     if (run.active_version !== null) parts.push(`v${run.active_version}`);
     if (run.ready !== null) parts.push(`${count(run.ready)} ready`);
     if (run.stale) parts.push(`◆ ${count(run.stale)} stale`);

@@ -54,6 +54,9 @@ export function span(seconds) {
 /** How long ago, never in the future. */
 export const ago = (ms, nowMs) => (nowMs - ms < 1000 ? "just now" : `${span(Math.floor((nowMs - ms) / 1000))} ago`);
 
+/** The same in whole minutes, from one on: for what need not change each second. */
+export const minutes = (ms) => span(Math.max(1, Math.floor(ms / 60_000)) * 60);
+
 /** The time of day; seconds only where windows are shorter than a minute, the day where they reach over days. */
 export function clock(ms, sizeMs = 1000) {
   return clocks[sizeMs >= 600_000 ? "day" : sizeMs >= 60_000 ? "short" : "long"].format(ms);
@@ -61,6 +64,9 @@ export function clock(ms, sizeMs = 1000) {
 
 /** Day and time. */
 export const moment = (ms) => (ms === null || ms === undefined ? NONE : clocks.moment.format(ms));
+
+/** A moment of the last hours by the time alone. */
+export const lately = (ms, nowMs) => (nowMs - ms < 43_200_000 ? clocks.long : clocks.moment).format(ms);
 
 /** "1 row", "2 rows". */
 export const many = (n, one, more = `${one}s`) => `${count(n)} ${n === 1 ? one : more}`;

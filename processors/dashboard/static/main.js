@@ -1,7 +1,7 @@
 // Starts the page: the address says what is looked at, the stream brings frames, and each second what is due is drawn.
 
 import { SIZES, SIZE_NAMES, go, read } from "./address.js";
-import { banners, connection, lastDecision, standing } from "./banner.js";
+import { banners, connection, standing } from "./banner.js";
 import { board } from "./board.js";
 import { admission, failures } from "./charts/admission.js";
 import { Card } from "./charts/card.js";
@@ -14,15 +14,18 @@ import { took } from "./charts/took.js";
 import { updates } from "./charts/updates.js";
 import { chooser, sizeChooser } from "./chooser.js";
 import { decisions } from "./decisions.js";
-import { el, setText, whenChanged } from "./dom.js";
+import { el } from "./dom.js";
 import { zone } from "./format.js";
+import { Heading } from "./heading.js";
 import { message } from "./message.js";
+import { isNoRun } from "./runs.js";
 import { Store } from "./state.js";
 import { Stream } from "./stream.js";
-import { name, plain } from "./text.js";
-import { palette, themeButton } from "./theme.js";
+import { plain, short } from "./text.js";
+import { onPaper, palette, themeButton } from "./theme.js";
 import { tiles } from "./tiles.js";
 import { trajectoryView } from "./trajectory.js";
+import { Way } from "./way.js";
 
 const $ = (id) => document.getElementById(id);
 const SECTIONS = [
@@ -34,7 +37,17 @@ const NARROW = matchMedia("(max-width: 40rem)");
 const TICK_MS = 1000;
 
 const store = new Store();
-const page = { frame: null, frameAt: null, trouble: "", troubleAt: 0 };
+const page = {
+  frame: null,
+  frameAt: null,
+  trouble: "",
+  troubleAt: 0,
+  answered: false, // Whether it is the dashboard that says what the trouble is.
+  paused: false,
+  resumedAt: -Infinity,
+  shared: 0,
+  refused: null, // The run in the address, if there can be none of that name.
+};
 let view = read();
 let colours = palette();
 let due = 0;
@@ -47,13 +60,12 @@ const cards = new Map();
 const activation = board();
 const recent = decisions(() => view);
 const history = trajectoryView($("trajectory"));
-const runTitle = el("h1", { id: "run-title" });
-const runNote = el("p", { class: "run-about" });
-const drawTitle = whenChanged((run) => runTitle.replaceChildren(name(run, 80)));
+const way = new Way();
+const heading = new Heading();
 const dot = connection($("connection"));
 const showBanners = banners($("banners"));
 const showMessage = message($("message"));
-const stream = new Stream({ frame: take, trouble });
+const stream = new Stream({ frame: take, trouble, refused, paused, shared });
 
 build();
 follow();
@@ -73,7 +85,7 @@ function build() {
   };
   const section = (title, ...nodes) => [el("h2", { text: title }), el("div", { class: "grid" }, ...nodes)];
   $("figures").append(
-    el("div", { class: "run-head" }, runTitle, runNote),
+    heading.node,
     headline.node,
     ...SECTIONS.flatMap(([title, charts]) => section(title, ...charts.map(card))),
     ...section("Updates and policies", card(updates), activation.node),
@@ -81,6 +93,10 @@ function build() {
   );
   addEventListener("hashchange", follow);
   NARROW.addEventListener("change", redraw);
+  onPaper(() => {
+    recolour();
+    for (const card of cards.values()) card.draw({ unseen: true });
+  }, recolour);
 }
 
 /** Looks at what the address says. */
@@ -88,12 +104,16 @@ function follow() {
   const before = view;
   view = read();
   sizeButtons.draw(view.size);
-  stream.open(view.run, view.size);
+  if (page.refused?.run !== view.run) page.refused = null;
+  stream.open(page.refused ? "" : view.run, view.size);
   if (view.trajectory) void history.show(view);
   else history.leave();
   if (before.run !== view.run || before.size !== view.size) store.forget();
-  if (before.trajectory !== view.trajectory) scrollTo(0, 0);
+  const moved = before.trajectory !== view.trajectory;
+  if (moved && !before.trajectory) way.leave();
   redraw();
+  if (moved && view.trajectory) way.arrive($("trajectory-title"));
+  else if (moved) way.back($("main"));
   drawnAt = -Infinity; // The frame that was just asked for waits for nothing.
 }
 
@@ -103,9 +123,14 @@ function take(frame, first) {
   page.trouble = "";
   store.take(frame, first);
   const runs = frame.runs.runs;
-  if (!view.run && runs.length) {
-    go({ ...view, run: runs[0].run_id }, { replace: true });
+  const usual = runs.find((one) => !isNoRun(one.run_id));
+  if (!view.run && usual) {
+    go({ ...view, run: usual.run_id }, { replace: true });
     return;
+  }
+  if (page.refused && runs.some((one) => one.run_id === view.run)) {
+    page.refused = null; // Somebody else refused it: a proxy, while the dashboard was away.
+    stream.open(view.run, view.size);
   }
   // Drawn once a second at most, the first after a pause at once.
   const wait = drawnAt + TICK_MS - performance.now();
@@ -113,10 +138,28 @@ function take(frame, first) {
   else due ||= setTimeout(redraw, wait);
 }
 
-function trouble(text) {
+function trouble(text, answered) {
   if (!page.trouble) page.troubleAt = performance.now();
   page.trouble = plain(text);
+  page.answered = answered;
   stand();
+}
+
+/** No run can have that name: the list of runs is followed instead. */
+function refused(text) {
+  page.refused = { run: view.run, text: plain(text) };
+  page.trouble = "";
+  stream.open("", view.size);
+}
+
+function paused(is) {
+  page.paused = is;
+  if (!is) page.resumedAt = performance.now();
+  stand();
+}
+
+function shared(others) {
+  page.shared = others;
 }
 
 function recolour() {
@@ -133,7 +176,7 @@ function stand() {
   showBanners(page);
   if (page.frame === null) show();
   else if (store.now !== null)
-    setText(runNote, lastDecision(store.now.run, page.frame.status.now_ms + performance.now() - page.frameAt));
+    heading.draw(store.now.run, page.frame.status.now_ms + performance.now() - page.frameAt, page.standing);
 }
 
 function redraw() {
@@ -155,7 +198,8 @@ function show() {
   document.body.dataset.view = which;
   for (const id of ["loading", "message", "figures", "trajectory"]) $(id).hidden = id !== which;
   if (which === "message") showMessage(page, view);
-  document.title = view.run ? `${plain(view.run)} · rollbook` : "rollbook";
+  const about = which === "trajectory" ? [view.trajectory, view.run] : [view.run];
+  document.title = [...about.filter(Boolean).map((text) => short(text, 80)), "rollbook"].join(" · ");
 }
 
 function part() {
@@ -168,7 +212,6 @@ function part() {
 
 function figures(frame) {
   const now = store.now;
-  drawTitle(now.run.run_id);
   headline.draw(store);
   const context = {
     slots: store.slots(NARROW.matches ? 120 : 360),
@@ -187,6 +230,6 @@ function figures(frame) {
 }
 
 function foot(status) {
-  const text = `rollbook ${status.version} · topics ${status.topic_prefix}* · times in ${zone} · so far: since the run's first decision that was read`;
+  const text = `rollbook ${status.version} · topics ${status.topic_prefix}* · times in ${zone} · so far: since the run's first decision`;
   $("footer").replaceChildren(el("span", { text: plain(text) }), " · ", el("a", { href: "/api/openapi.json" }, "API"));
 }

@@ -4,6 +4,7 @@ import { link } from "./address.js";
 import { progress } from "./banner.js";
 import { el, whenChanged } from "./dom.js";
 import { many } from "./format.js";
+import { isNoRun } from "./runs.js";
 import { name, plain } from "./text.js";
 
 const SHOWN = 12;
@@ -16,9 +17,11 @@ export function message(place) {
   return (page, view) => fill(what(page, view));
 }
 
-function what({ frame, trouble }, view) {
-  if (frame === null) return { kind: "unreachable", trouble };
+function what({ frame, trouble, answered, refused }, view) {
+  if (frame === null) return { kind: "unreachable", trouble, answered };
   const { status, runs } = frame;
+  const known = runs.runs.map((one) => one.run_id);
+  if (refused) return { kind: "no_run", refused, size: view.size, runs: known.slice(0, SHOWN) };
   if (status.reading === "waiting") return { kind: "waiting", fault: status.fault, prefix: status.topic_prefix };
   if (status.reading === "catching_up")
     return { kind: "catching_up", records: status.records, behind: status.behind, run: view.run };
@@ -28,9 +31,9 @@ function what({ frame, trouble }, view) {
       run: view.run,
       size: view.size,
       leftOut: runs.left_out,
-      runs: runs.runs.slice(0, SHOWN).map((one) => one.run_id),
+      runs: known.slice(0, SHOWN),
     };
-  return { kind: "empty", prefix: status.topic_prefix };
+  return { kind: "empty", prefix: status.topic_prefix, size: view.size, strays: known.filter(isNoRun).slice(0, SHOWN) };
 }
 
 function parts(said) {
@@ -39,7 +42,7 @@ function parts(said) {
   switch (said.kind) {
     case "unreachable":
       return [
-        el("h2", { text: "The dashboard does not answer" }),
+        el("h2", { text: said.answered ? "The dashboard answers with an error" : "The dashboard does not answer" }),
         text(said.trouble),
         text("This page tries again by itself."),
       ];
@@ -66,12 +69,13 @@ function parts(said) {
             ? `${many(said.leftOut, "open run")} not listed, since others are busier: rollbook freshness RUN shows them.`
             : "No decision about it was read. It appears here with its first one.",
         ),
-        said.runs.length ? el("p", { text: "Runs that are known:" }) : null,
-        el(
-          "ul",
-          {},
-          ...said.runs.map((run) => el("li", {}, el("a", { href: link({ run, size: said.size }) }, name(run, 60)))),
-        ),
+        ...links("Runs that are known:", said.runs, said.size),
+      ];
+    case "no_run":
+      return [
+        el("h2", {}, "There is no run ", name(said.refused.run, 60)),
+        text(said.refused.text),
+        ...links("Runs that are known:", said.runs, said.size),
       ];
     default:
       return [
@@ -80,9 +84,18 @@ function parts(said) {
           `A run appears here with its first decision on ${plain(said.prefix)}decisions. A processor must run, and something must report to it. To see all of it at work:`,
         ),
         code("rollbook demo"),
+        ...links("Records came that are of no run:", said.strays, said.size),
       ];
   }
 }
+
+const links = (title, runs, size) =>
+  runs.length === 0
+    ? []
+    : [
+        el("p", { text: title }),
+        el("ul", {}, ...runs.map((run) => el("li", {}, el("a", { href: link({ run, size }) }, name(run, 60))))),
+      ];
 
 const progressOf = ({ records, behind }) =>
   behind === null

@@ -15,6 +15,7 @@ export class Store {
       before === null ||
       this.frame === null ||
       frame.status.instance !== this.frame.status.instance ||
+      frame.now?.run.since !== this.now?.run.since || // It had given its place away, and is counted anew.
       next.run_id !== before.run_id ||
       next.size !== before.size ||
       next.revision < before.revision;

@@ -46,6 +46,21 @@ export function themeButton(changed) {
   }
 }
 
+/** Paper is light, whatever the screen is: `before` draws for it, `after` for the screen again. */
+export function onPaper(before, after) {
+  let kept;
+  addEventListener("beforeprint", () => {
+    kept = document.documentElement.dataset.theme;
+    document.documentElement.dataset.theme = "light";
+    before();
+  });
+  addEventListener("afterprint", () => {
+    if (kept === undefined) delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = kept;
+    after();
+  });
+}
+
 const chosen = () => document.documentElement.dataset.theme ?? "system";
 
 /** The colours of the theme, by the names of the custom properties (`--fresh` is `fresh`). */

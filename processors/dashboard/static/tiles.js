@@ -2,6 +2,7 @@
 
 import { el, setText } from "./dom.js";
 import { NONE, count, decimal, nats, span } from "./format.js";
+import { counted } from "./runs.js";
 import { countOf, rowsRefused, total } from "./state.js";
 import { short } from "./text.js";
 
@@ -177,11 +178,11 @@ class Tile {
     this.value = el("strong", { class: "tile-value", data: { figure: tile.id } });
     this.below = el("span", { class: "tile-below" });
     this.mark = el("span", { class: "mark" });
-    const scope = tile.soFar ? el("span", { class: "scope", text: "so far" }) : null;
+    this.scope = tile.soFar ? el("span", { class: "scope" }) : null;
     this.node = el(
       "div",
       { class: "tile", role: "listitem", data: { tile: tile.id } },
-      el("span", { class: "tile-label" }, tile.label, scope),
+      el("span", { class: "tile-label" }, tile.label, this.scope),
       this.value,
       this.below,
       this.mark,
@@ -190,6 +191,7 @@ class Tile {
 
   draw(about) {
     const { tile } = this;
+    if (this.scope) setText(this.scope, counted(about.now.run));
     const known = tile.soFar || about.s !== null;
     const value = known ? tile.value(about) : null;
     setText(this.value, known ? (tile.text ?? count)(value) : NONE);

@@ -14,7 +14,9 @@ export function trajectoryView(place) {
       const key = JSON.stringify([run, id]);
       if (key === asked) return;
       asked = key;
-      const fill = (...children) => place.replaceChildren(heading(view), ...children);
+      const body = el("div");
+      const fill = (...children) => body.replaceChildren(...children);
+      place.replaceChildren(heading(view), body);
       fill(el("p", { class: "blank", "aria-busy": "true", text: "Reading its decisions from the log ..." }));
       const answer = await ask(run, id);
       if (asked !== key) return;

@@ -3,6 +3,8 @@
 import json
 import mimetypes
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -11,12 +13,14 @@ from types import TracebackType
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from rollbook.processors.dashboard.answers import Decisions, Frame, Problem, Size, Trajectory
+from rollbook.processors.dashboard.routes import LONGEST_ID
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 )
 STATIC = Path(str(files("rollbook.processors.dashboard"))) / "static"
+PATIENCE_S = 10.0
 _POLL_S = 0.05
 
 
@@ -30,6 +34,8 @@ class PageServer:
         self.decisions: Decisions | None = None
         self.asked: list[str] = []
         self._frames: dict[tuple[str, str], str] = {}
+        self.streaming = 0
+        """Streams that are open; that one was closed is seen with the next thing that it is told."""
         self._default: str | None = None
         self._revision = 0
         self._changed = threading.Condition()
@@ -94,6 +100,28 @@ class PageServer:
 
     def stream(self, handler: BaseHTTPRequestHandler, size: str, run: str) -> None:
         """Each new state; while nothing is new, the same again every half second if there are heartbeats."""
+        with self._counting():
+            self._tell(handler, size, run)
+
+    def await_streams(self, wanted: int) -> None:
+        """Until so many are open."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.streaming == wanted, PATIENCE_S), self.streaming
+
+    @contextmanager
+    def _counting(self) -> Iterator[None]:
+        self._count(1)
+        try:
+            yield
+        finally:
+            self._count(-1)
+
+    def _count(self, more: int) -> None:
+        with self._changed:
+            self.streaming += more
+            self._changed.notify_all()
+
+    def _tell(self, handler: BaseHTTPRequestHandler, size: str, run: str) -> None:
         sent = -1
         while not self._ended.is_set():
             with self._changed:
@@ -133,6 +161,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _stream(self, said: dict[str, str]) -> None:
         if self.page_server.refusal:
             self._json(HTTPStatus.SERVICE_UNAVAILABLE, Problem(problem=self.page_server.refusal))
+            return
+        if len(said.get("run", "")) > LONGEST_ID:
+            self._json(HTTPStatus.NOT_FOUND, Problem(problem=f"it is no id: the longest has {LONGEST_ID} characters"))
             return
         self._head(HTTPStatus.OK, "text/event-stream")
         self.page_server.stream(self, said.get("size", ""), said.get("run", ""))

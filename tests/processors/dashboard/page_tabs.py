@@ -11,7 +11,13 @@ window.breaches = [];
 document.addEventListener("securitypolicyviolation", (event) => {
   window.breaches.push(`${event.violatedDirective}: ${event.blockedURI}`);
 });
+Object.defineProperty(document, "hidden", { get: () => window.isHidden ?? false });
+window.hide = (is) => {
+  window.isHidden = is;
+  document.dispatchEvent(new Event("visibilitychange"));
+};
 """
+"""A browser without a window hides no page by itself: `hide` says that it did."""
 CHARTS = (
     "heat",
     "queue",
@@ -48,13 +54,18 @@ class Tabs:
         size: ViewportSize = LAPTOP,
         scheme: Literal["light", "dark"] = "light",
         clock: bool = False,
+        hidden: bool = False,
+        without: str = "",
+        beside: Page | None = None,
     ) -> Page:
-        """A tab in a browser of its own; `clock`: the test may move the time."""
-        context = self._browser.new_context(viewport=size, color_scheme=scheme, timezone_id="UTC")
-        context.set_default_timeout(PATIENCE_MS)
-        context.add_init_script(_WATCH)
-        self._contexts.append(context)
+        """A tab in a browser of its own, or `beside` another one. `clock`: the test may move the time; `hidden`: it is
+        opened in the background; `without`: what cannot be loaded."""
+        context = self._context(size, scheme) if beside is None else beside.context
         page = context.new_page()
+        if hidden:
+            page.add_init_script("window.isHidden = true;")
+        if without:
+            page.route(without, lambda route: route.abort())
         page.on("console", self._said)
         page.on("pageerror", lambda error: self._complaints.append(str(error)))
         page.on("dialog", self._asked)
@@ -62,6 +73,13 @@ class Tabs:
             page.clock.install()
         page.goto(self.url + address)
         return page
+
+    def _context(self, size: ViewportSize, scheme: Literal["light", "dark"]) -> BrowserContext:
+        context = self._browser.new_context(viewport=size, color_scheme=scheme, timezone_id="UTC")
+        context.set_default_timeout(PATIENCE_MS)
+        context.add_init_script(_WATCH)
+        self._contexts.append(context)
+        return context
 
     def close(self) -> list[str]:
         """Closes all; what they complained about."""
@@ -100,6 +118,12 @@ def wait_for_figures(page: Page) -> None:
     page.wait_for_selector("body[data-view=figures] [data-card=heat]")
     page.locator("[data-card=heat]").scroll_into_view_if_needed()
     page.wait_for_selector("[data-card=heat] canvas")
+
+
+def hide(page: Page, hidden: bool = True) -> str:
+    """The browser hides the page, or shows it again; how the page stands then."""
+    standing: str = page.evaluate("(is) => { hide(is); return document.body.dataset.standing; }", hidden)
+    return standing
 
 
 def width_left(page: Page) -> int:

@@ -3,8 +3,10 @@
 import { count, words } from "../format.js";
 import { countOf, rowsRefused } from "../state.js";
 import { short } from "../text.js";
-import { lastWindows } from "./base.js";
+import { lastWindows, soFar } from "./base.js";
 import { stacked } from "./stacked.js";
+
+const begin = (words) => words[0].toUpperCase() + words.slice(1);
 
 export const admission = {
   id: "admission",
@@ -22,7 +24,7 @@ export const admission = {
         of: (one) => rowsRefused(one.refusals),
       },
     ];
-    const sofar = `So far ${count(countOf(totals.stages, "admitted"))} admitted, ${count(rowsRefused(totals.refusals))} refused.`;
+    const sofar = `${begin(soFar(context))}: ${count(countOf(totals.stages, "admitted"))} admitted, ${count(rowsRefused(totals.refusals))} refused.`;
     return stacked(context, lines, {
       unit: "row",
       empty: "Nothing was admitted or refused in these windows.",

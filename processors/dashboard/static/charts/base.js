@@ -1,7 +1,8 @@
 // What all charts have in common: text, axes, tooltips made of nodes, the line of a limit.
 
 import { el } from "../dom.js";
-import { clock, roughly, span } from "../format.js";
+import { clock, lately, minutes, roughly, span } from "../format.js";
+import { SILENT_MS, counted } from "../runs.js";
 import { name } from "../text.js";
 
 const FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
@@ -64,12 +65,19 @@ export function timeAxis(colours, slots, more = {}) {
 export const slotTitle = (slots, i) =>
   `${clock(slots.starts[i], slots.size)} to ${clock(slots.starts[i] + slots.size, slots.size)}`;
 
-/** The scope of a chart over time. */
-export const lastWindows = ({ slots }) =>
-  slots.starts.length
-    ? `last ${span((slots.starts.length * slots.size) / 1000)} in windows of ${span(slots.size / 1000)}`
-    : "";
-export const soFar = () => "so far";
+/** The scope of a chart over time: up to now, or where nothing happens any more up to when. */
+export function lastWindows({ slots, now, nowMs }) {
+  if (slots.starts.length === 0) return "";
+  const length = span((slots.starts.length * slots.size) / 1000);
+  const newest = slots.starts.at(-1);
+  const end = Math.min(newest + slots.size, Math.max(newest, now.run.last_ms));
+  const old = nowMs - newest - slots.size >= SILENT_MS;
+  const which = old ? `${length} until ${lately(end, nowMs)}, ${minutes(nowMs - end)} ago,` : `last ${length}`;
+  return `${which} in windows of ${span(slots.size / 1000)}`;
+}
+
+/** The scope of what is counted over the whole run. */
+export const soFar = ({ now }) => counted(now.run);
 export const atPresent = () => "now";
 
 /** A tooltip: a title, and lines of [label, value, colour]. */

@@ -37,7 +37,9 @@ export class Card {
       type: "button",
       class: "quiet small",
       text: "Table",
+      "aria-label": `Table: ${chart.title}`,
       "aria-pressed": "false",
+      hidden: this.#asTable, // There is nothing else, then.
       on: { click: () => this.#switch() },
     });
     this.node = el(
@@ -67,9 +69,9 @@ export class Card {
     this.#dirty = true;
   }
 
-  /** Draws, if that is due. */
-  draw() {
-    if (!this.#dirty || !this.#seen || this.#context === null) return;
+  /** Draws, if that is due. `unseen`: out of sight, too, for paper. */
+  draw({ unseen = false } = {}) {
+    if (!this.#dirty || !(this.#seen || unseen) || this.#context === null) return;
     this.#dirty = false;
     const view = this.#chart.view(this.#context, this.mode);
     setText(this.scope, this.#chart.scope(this.#context, this.mode));
@@ -104,7 +106,7 @@ export class Card {
   }
 
   #switch() {
-    this.#asTable = !this.#asTable || window.echarts === undefined;
+    this.#asTable = !this.#asTable;
     this.toggle.setAttribute("aria-pressed", String(this.#asTable));
     this.#dirty = true;
     this.draw();

@@ -90,7 +90,7 @@ export const heat = {
         ],
       },
       summary: `Heat map over time of ${OF[mode]}. ${latest(slots, rowsOf, what)}`,
-      caption: `Colour: ${OF[mode]}. ${mode === "judged" ? "" : "Empty columns: no snapshot of that window is kept."}`,
+      caption: `Colour: ${OF[mode]}. ${mode === "judged" ? "" : "Empty columns: no snapshot of that window is kept. "}${mode === "version" ? "" : "The limit is that of now."}`,
       table: {
         head: ["Window", what === "lag" ? "Lag" : "Version", "Rows"],
         numeric: [1, 2],

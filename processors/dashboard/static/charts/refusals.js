@@ -3,7 +3,7 @@
 import { count, words } from "../format.js";
 import { total } from "../state.js";
 import { name, short } from "../text.js";
-import { bars, base, lastWindows, tip, values } from "./base.js";
+import { bars, base, lastWindows, soFar, tip, values } from "./base.js";
 import { stacked } from "./stacked.js";
 
 const MOST_NAMES = 7;
@@ -12,7 +12,7 @@ export const refusals = {
   id: "refusals",
   title: "Refusals by reason",
   span: 6,
-  scope: (context, mode) => (mode === "sofar" ? "so far" : lastWindows(context)),
+  scope: (context, mode) => (mode === "sofar" ? soFar(context) : lastWindows(context)),
   modes: [
     ["over", "Over time"],
     ["sofar", "So far"],

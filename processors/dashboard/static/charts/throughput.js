@@ -2,7 +2,7 @@
 
 import { count } from "../format.js";
 import { countOf } from "../state.js";
-import { base, lastWindows, slotTitle, timeAxis, tip } from "./base.js";
+import { base, lastWindows, slotTitle, soFar, timeAxis, tip } from "./base.js";
 import { byWindow } from "./stacked.js";
 
 const STAGES = ["dispatched", "generated", "rewarded", "reserved", "admitted", "consumed", "discarded"];
@@ -13,7 +13,7 @@ export const throughput = {
   span: 6,
   height: "tall",
   scope: lastWindows,
-  view({ slots, colours, totals }) {
+  view({ slots, colours, totals, now }) {
     const perSecond = 1000 / slots.size;
     const lines = STAGES.map((stage) => ({
       stage,
@@ -90,8 +90,8 @@ export const throughput = {
         figure: `stage_${stage}`,
         raw: countOf(totals.stages, stage),
       })),
-      summary: `Trajectories a window by stage. So far ${STAGES.map((stage) => `${countOf(totals.stages, stage)} ${stage}`).join(", ")}.`,
-      caption: `Trajectories a window; full height: ${count(most)}. Numbers beside the names: so far.`,
+      summary: `Trajectories a window by stage. In all, ${soFar({ now })}: ${STAGES.map((stage) => `${countOf(totals.stages, stage)} ${stage}`).join(", ")}.`,
+      caption: `Trajectories a window; full height: ${count(most)}. Numbers beside the names: ${soFar({ now })}.`,
       table: byWindow(
         slots,
         lines.map(({ stage, data }) => ({ name: stage, data })),

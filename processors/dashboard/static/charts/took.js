@@ -1,7 +1,7 @@
 // Time from generation to consumption: histogram so far, and mean over time.
 
 import { count, decimal, many, span } from "../format.js";
-import { bars, base, categories, lastWindows, slotTitle, timeAxis, tip, values } from "./base.js";
+import { bars, base, categories, lastWindows, slotTitle, soFar, timeAxis, tip, values } from "./base.js";
 import { TOOK_S, between } from "./bins.js";
 
 export const took = {
@@ -13,7 +13,7 @@ export const took = {
     ["bins", "Histogram"],
     ["mean", "Mean over time"],
   ],
-  scope: (context, mode) => (mode === "mean" ? lastWindows(context) : "so far"),
+  scope: (context, mode) => (mode === "mean" ? lastWindows(context) : soFar(context)),
   view(context, mode) {
     return mode === "mean" ? mean(context) : bins(context);
   },
