@@ -14,7 +14,7 @@ from rollbook.processors.ledger.keys import parse_key
 from rollbook.replay.audit.report import lines
 from rollbook.replay.audit.seal import Sealed
 from rollbook.replay.histories import open_history
-from rollbook.replay.history.container import ANCHOR
+from rollbook.replay.history.container import ANCHOR, AnchorNote, Section
 from rollbook.replay.history.export import Exported
 from rollbook.replay.history.options import RunOnly, TargetTexts
 from rollbook.replay.history.progress import Watch, progress
@@ -125,8 +125,14 @@ def _sealed(done: Sealed) -> Iterator[str]:
         yield from _left_out(done.exported)
         yield f"written: {visible(done.exported.path, limit=4096)}"
         if note.run is None:  # else those of other runs lie there, too
-            held = (str(one) for one in done.exported.sections if one.topic != ANCHOR and not one.only_referenced)
-            yield f"may leave Kafka: {', '.join(held)}"
+            held = (one for one in done.exported.sections if one.topic != ANCHOR and not one.only_referenced)
+            yield f"may leave Kafka: {', '.join(str(_leaving(one, note)) for one in held)}"
+
+
+def _leaving(section: Section, note: AnchorNote) -> Section:
+    """What may go of a section: of decisions all but the last, which the processor holds its ledger against."""
+    is_of_decisions = section.topic != note.lifecycle and section.partition == note.partition and note.next_decision > 0
+    return section.model_copy(update={"end": note.next_decision - 1}) if is_of_decisions else section
 
 
 @app.command(epilog="Example: rollbook history show lifecycle:0:0-100 --type Commit")

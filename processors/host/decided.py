@@ -8,7 +8,7 @@ from confluent_kafka import Message, TopicPartition
 from rollbook.processors.host.clock import Clock
 from rollbook.processors.host.errors import PartitionUnusable
 from rollbook.processors.host.kafka import Kafka
-from rollbook.processors.host.reading import Place, ends_of, records
+from rollbook.processors.host.reading import Place, ends_of, first_of, records
 from rollbook.processors.ledger.keys import decode_position, position_key
 from rollbook.schemas.codec import decode_as
 from rollbook.schemas.errors import BadInput
@@ -51,15 +51,15 @@ def foreign(place: str, remedy: str) -> Iterator[None]:
 def _last(kafka: Kafka, clock: Clock, place: Place, wanted: Callable[[Message], bool]) -> bytes | None:
     """The last committed value that is wanted, looked for from the end backwards."""
     [(end, _)] = ends_of(kafka, clock, [place])
-    look = _FIRST_LOOK
+    first, look = first_of(kafka, clock, place), _FIRST_LOOK
     while True:
-        start = max(0, end - look)
+        start = max(first, end - look)
         last: bytes | None = None
         for record in records(kafka, clock, TopicPartition(*place, start), end, committed=True):
             value = record.value()
             assert not isinstance(value, str), "values are bytes"
             if value is not None and wanted(record):
                 last = value
-        if last is not None or start <= 0:
+        if last is not None or start <= first:
             return last
         look *= 10  # so far there were only markers, other rows, and what was aborted

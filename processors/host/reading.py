@@ -29,6 +29,16 @@ def ends_of(kafka: Kafka, clock: Clock, places: Iterable[Place]) -> list[tuple[i
     return [(end(*place, committed=True), end(*place, committed=False)) for place in places]
 
 
+def first_of(kafka: Kafka, clock: Clock, place: Place) -> int:
+    """The first offset that is retained: what was sealed may have left the topic."""
+    asker = kafka.asker(committed=True)
+    what = f"watermarks of {place[0]}:{place[1]}"
+    offset, _ = retried(
+        clock, what, lambda: asker.get_watermark_offsets(TopicPartition(*place), timeout=REQUEST_TIMEOUT_S)
+    )
+    return int(offset)
+
+
 def records(kafka: Kafka, clock: Clock, start: TopicPartition, end: int, *, committed: bool) -> Iterator[Message]:
     """What lies from `start` up to `end`, which must be readable. Raises `HostStopped` when it does not go on."""
     reader = kafka.reader(committed=committed)

@@ -129,7 +129,7 @@ class Opening:
                 f"at {low}: records were deleted before they were decided; set retention.ms=-1 and start a new topic "
                 "prefix"
             )
-        if last is not None and decided == restored.next_offset:
+        if last is not None and decided == restored.next_offset and last.source.offset >= low:  # else it was sealed
             self._must_be_the_log_of(last)
         return committed, restored, decided
 
