@@ -204,7 +204,7 @@ function show() {
 
 function part() {
   if (view.trajectory && view.run) return "trajectory";
-  if (store.now !== null) return "figures";
+  if (store.now !== null && !page.refused) return "figures";
   if (page.frame === null) return page.standing === "unreachable" ? "message" : "loading";
   // A frame for another run may still be the last one.
   return store.frame === null ? "loading" : "message";

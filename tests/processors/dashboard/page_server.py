@@ -3,6 +3,7 @@
 import json
 import mimetypes
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -22,6 +23,8 @@ POLICY = (
 STATIC = Path(str(files("rollbook.processors.dashboard"))) / "static"
 PATIENCE_S = 10.0
 _POLL_S = 0.05
+_COMMENT_S = 0.5
+_HEARTBEAT_S = 3.0
 
 
 class PageServer:
@@ -99,7 +102,8 @@ class PageServer:
         return self._frames.get((size, run), self._default)
 
     def stream(self, handler: BaseHTTPRequestHandler, size: str, run: str) -> None:
-        """Each new state; while nothing is new, the same again every half second if there are heartbeats."""
+        """Each new state; while nothing is new, the same again after a while if there are heartbeats. Between them a
+        comment, by which is seen who has gone."""
         with self._counting():
             self._tell(handler, size, run)
 
@@ -122,16 +126,17 @@ class PageServer:
             self._changed.notify_all()
 
     def _tell(self, handler: BaseHTTPRequestHandler, size: str, run: str) -> None:
-        sent = -1
+        sent, told_at = -1, 0.0
         while not self._ended.is_set():
             with self._changed:
                 if self._revision == sent:
-                    self._changed.wait(0.5)
+                    self._changed.wait(_COMMENT_S)
                 revision, frame = self._revision, self.frame(size, run)
-            if frame is None or self._ended.is_set() or (revision == sent and not self.heartbeats):
+            if frame is None or self._ended.is_set():
                 continue
-            sent = revision
-            body = f"retry: 300\nid: instance-1-{revision}\ndata: {frame}\n\n"
+            due = revision != sent or (self.heartbeats and time.monotonic() - told_at > _HEARTBEAT_S)
+            body = f"retry: 300\nid: instance-1-{revision}\ndata: {frame}\n\n" if due else ":\n\n"
+            sent, told_at = revision, time.monotonic() if due else told_at
             handler.wfile.write(body.encode())
             handler.wfile.flush()
 

@@ -115,7 +115,8 @@ def test_every_chart_is_drawn_and_says_what_it_shows_and_can_be_a_table(tabs: Ta
         card.locator("canvas").first.wait_for()
         label = card.locator(".plot").get_attribute("aria-label") or ""
         assert len(label) > 20, chart
-        card.get_by_role("button", name="Table").click()
+        named = card.locator("h3").evaluate("one => one.firstChild.textContent")
+        page.get_by_role("button", name=f"Table: {named}", exact=True).click()
         assert card.locator(".table-view tbody tr").count() > 0, chart
         assert not card.locator(".plot").is_visible()
         drawn.add(chart)
@@ -182,14 +183,19 @@ def test_decisions_are_filtered_and_lead_to_the_history_of_a_trajectory(
     page.get_by_label("All records").select_option("Reserve")
     assert page.locator("[data-card=decisions] tbody tr").count() == sum(one.record_type == "Reserve" for one in lines)
     page.get_by_label("All records").select_option("")
-    page.locator(f'[data-sequence="{lines[0].sequence}"] a').click()
+    left = page.locator(f'[data-sequence="{lines[0].sequence}"] a')
+    left.click()
     page.wait_for_selector("#trajectory .path")
+    assert page.evaluate("document.activeElement.id") == "trajectory-title"
+    assert page.title() == f"{trajectory_id} · {RUN} · rollbook"
     assert address(page)["trajectory"] == trajectory_id
     assert page.locator("#trajectory .path li").all_inner_texts()[-1] == "consumed"
     assert page.locator("#trajectory tbody tr").count() == len(page_server.histories[trajectory_id].steps)
     assert width_left(page) == 0
     page.go_back()
     page.wait_for_selector("#figures:not([hidden])")
+    assert left.evaluate("one => one === document.activeElement")
+    assert page.evaluate("scrollY") > 1_000
 
 
 def test_the_board_says_who_is_missing(tabs: Tabs, shown: Frame) -> None:
