@@ -49,6 +49,7 @@ class Status(Answer):
     reading: Reading = Field(description="waiting, catching_up, live or cut_off.")
     fault: str = Field(description="What keeps it from reading, and what to do; empty while it reads.")
     records: int = Field(description="Records folded since it started.")
+    unreadable: int = Field(description="Of these such that are no decision or snapshot, and were skipped.")
     behind: int | None = Field(description="Offsets that are left to read, markers included; none: not known.")
     topic_prefix: str = Field(description="Prefix of the topics that it reads.")
 
@@ -62,7 +63,7 @@ class RunLine(Answer):
     decisions: int = Field(description="Sequence of its last decision.")
     since: int = Field(
         description="Sequence of its first decision that is counted: above 1 where it had given its place to a busier "
-        "run, or the topic does not go back further."
+        "run, or the topic does not go back further; 0 where no decision is left, and only its last snapshot is known."
     )
     closed: bool = Field(description="Whether it is closed.")
     active_version: int | None = Field(description="Its active policy.")

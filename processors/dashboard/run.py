@@ -65,6 +65,8 @@ class RunView:
         self._waiting_bytes = 0
         self._leases: dict[str, int] = {}
         self._newest: _Snapshot | None = None
+        self._written_ms = 0
+        """By the processor's clock: what is known where a run's decisions have left the topic."""
 
     def seen(self, sequence: int, at_ms: int) -> None:
         """A decision was read."""
@@ -80,8 +82,9 @@ class RunView:
             self.totals[key] = self.totals.get(key, 0) + count
         self.windows.add(at_ms, counts, revision)
 
-    def offer(self, sequence: int, value: bytes) -> None:
+    def offer(self, sequence: int, value: bytes, written_ms: int) -> None:
         """A snapshot was read; `settle` puts it to its time."""
+        self._written_ms = written_ms
         if self._newest is None or sequence >= self._newest.sequence:
             self._newest = _Snapshot(sequence, value)
         self._waiting.append((sequence, value))
@@ -123,8 +126,8 @@ class RunView:
         active = None if snapshot is None else snapshot.active_policy
         return RunLine(
             run_id=self.run_id,
-            first_ms=self.first_ms,
-            last_ms=self.last_ms,
+            first_ms=self.first_ms or self._written_ms,
+            last_ms=self.last_ms or self._written_ms,
             decisions=self.sequence,
             since=self.since,
             closed=self.closed,

@@ -1,5 +1,6 @@
 """What the reader and the pages share: the view of the log, where reading stands, and one lock around both."""
 
+import logging
 import threading
 import time
 import uuid
@@ -13,6 +14,13 @@ from rollbook.processors.dashboard.answers import Decisions, Frame, Now, Reading
 from rollbook.processors.dashboard.view import Remembered, Stored, View
 
 T = TypeVar("T")
+
+logger = logging.getLogger("rollbook.dashboard")
+
+UNREADABLE = (
+    "records of the topics are no decision or snapshot, and are skipped: nobody but the processor may write there; "
+    "/api/status counts them"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +63,7 @@ class Shared:
         self._instance = _new_instance()
         self._standing = Standing(Reading.WAITING, "nothing was read yet")
         self._was_live = False
+        self._warned = False
 
     # The reader's side
 
@@ -65,6 +74,9 @@ class Shared:
                 self._view.take_decisions(decisions)
             if snapshots:
                 self._view.take_snapshots(snapshots)
+            if self._view.unreadable and not self._warned:
+                self._warned = True
+                logger.warning("%s", UNREADABLE)
 
     def begin_anew(self) -> None:
         """Forget what was read. Another instance from here on: no client may keep what it was told."""
@@ -149,6 +161,7 @@ class Shared:
             reading=standing.reading,
             fault=standing.fault,
             records=self._view.records,
+            unreadable=self._view.unreadable,
             behind=standing.left,
             topic_prefix=self.settings.topic_prefix,
         )

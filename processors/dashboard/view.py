@@ -170,16 +170,17 @@ class View:
                 self.unreadable += 1
                 continue
             run = self._run(key.decode(errors="replace"), partition)
-            run.offer(sequence, value)
+            run.offer(sequence, value, message.timestamp()[1])
             touched[run.run_id] = run
         for run in touched.values():
             run.settle(self.revision)
         self._make_room()
 
     def runs(self) -> Runs:
-        """All runs, the one with the newest decision first, and last what is decided of no run."""
+        """All runs, the one with the newest decision first; then those of which only a snapshot is left; and last what
+        is decided of no run."""
         found = (run.line() for run in self._runs.values())
-        lines = sorted(found, key=lambda line: (line.run_id.startswith(_PSEUDO), -line.last_ms, line.run_id))
+        lines = sorted(found, key=lambda line: (line.run_id.startswith(_PSEUDO), not line.since, -line.last_ms))
         return Runs(runs=tuple(lines), left_out=self.left_out)
 
     def now(self, run_id: str) -> Now | None:
@@ -208,8 +209,9 @@ class View:
         return Remembered(run.partition, mentions.of(trajectory_id.encode(errors="replace")), complete)
 
     def figures(self) -> Iterator[tuple[RunView, Times]]:
-        """Each run, with the times of its partition."""
-        for run in self._runs.values():
+        """Each run of which decisions are there, with the times of its partition: of one whose decisions have left the
+        topic nobody knows whether it is closed."""
+        for run in (run for run in self._runs.values() if run.since):
             yield run, self._partition(run.partition).times
 
     def _take_rows(self, run: RunView, kept: _Partition, tally: Tally, at_ms: int, head: Head, rest: Rest) -> None:

@@ -46,6 +46,7 @@ def status(reading: Reading = Reading.LIVE, *, fault: str = "", behind: int | No
         reading=reading,
         fault=fault,
         records=184_223,
+        unreadable=0,
         behind=behind,
         topic_prefix="rollbook.",
     )

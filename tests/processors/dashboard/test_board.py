@@ -186,3 +186,15 @@ def test_leases_are_told_by_the_times_of_the_log_and_not_before_they_are_known()
     now = view.now("r")
     assert now is not None
     assert [one.lease_until_ms for one in now.updates] == [messages[-1].time_ms + 60_000]
+
+
+def test_a_run_of_which_only_a_snapshot_is_left_comes_last_and_has_no_metrics() -> None:
+    gone, there = begun(), History("there").opened()
+    gone.closed()
+    view = View()
+    view.take_snapshots([Message(0, BEGAN_MS, gone.run_id, encode(snapshot(gone.run)))])
+    view.take_decisions(decisions(there.log))
+    first, last = view.runs().runs
+    assert (first.run_id, last.run_id) == ("there", gone.run_id)
+    assert (last.since, last.first_ms, last.last_ms) == (0, BEGAN_MS, BEGAN_MS)
+    assert [run.run_id for run, _ in view.figures()] == ["there"]
