@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from rich.cells import cell_len
 from rich.text import Text
 
-from rollbook.infra.watching.charts import Ink, sparkline
+from rollbook.infra.watching.charts import Ink, age, rate, share, sparkline
 from rollbook.infra.watching.page import Tone, beside, fit, flowed, joined, said, stacked
 from rollbook.infra.watching.sections import open_updates, ready, refused, workers
 from rollbook.infra.watching.seen import Seen
-from rollbook.infra.watching.words import age, rate, share
 from rollbook.processors.dashboard.answers import Reading
 from rollbook.replay.text import plural
 from rollbook.schemas.records.common import PolicyRef

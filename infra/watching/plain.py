@@ -5,8 +5,8 @@ from typing import Any
 
 from pydantic_core import to_jsonable_python
 
+from rollbook.infra.watching.charts import age, rate, share
 from rollbook.infra.watching.seen import Seen
-from rollbook.infra.watching.words import age, rate, share
 from rollbook.processors.dashboard.answers import Reading
 from rollbook.replay.text import plural, visible
 from rollbook.schemas.records.common import PolicyRef

@@ -2,10 +2,9 @@
 
 from rich.text import Text
 
-from rollbook.infra.watching.charts import Ink, bar
+from rollbook.infra.watching.charts import Ink, age, bar
 from rollbook.infra.watching.page import Section, Tone, joined, said
 from rollbook.infra.watching.seen import Minutes, Seen
-from rollbook.infra.watching.words import age
 from rollbook.schemas.records.decision import FreshnessSnapshot, OpenUpdate, WorkerReport
 
 _MOST = 64

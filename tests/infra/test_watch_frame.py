@@ -10,12 +10,11 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from rollbook.infra.watching.charts import ASCII, BLOCKS, Ink, bar, ink_for, sparkline
+from rollbook.infra.watching.charts import ASCII, BLOCKS, Ink, age, bar, ink_for, rate, share, sparkline
 from rollbook.infra.watching.frame import frame
 from rollbook.infra.watching.page import Section, fit, flowed, stacked
 from rollbook.infra.watching.plain import as_json, line
 from rollbook.infra.watching.seen import Minutes, Second, Seen
-from rollbook.infra.watching.words import age, rate, share
 from rollbook.processors.dashboard.answers import Reading
 from rollbook.processors.freshness import snapshot
 from rollbook.tests.infra.test_freshness_page import HOSTILE, lived
