@@ -1,6 +1,6 @@
-"""Frames on a terminal, one after the other, on a screen of their own, and one frame alone. And what happens there: keys,
-which come one by one and are not shown; a new size; signals that end the process, for which the terminal is put back in
-order first."""
+"""Frames on a terminal, one after the other, on a screen of their own, and one frame alone. And what happens there:
+keys, which come one by one and are not shown; a new size; signals that end the process, for which the terminal is put
+back in order first."""
 
 import os
 import select
