@@ -27,7 +27,8 @@ _LEAVE_S = 0.5
 
 
 class _Connection(web.RequestHandler):
-    """A client's connection. One too many is closed at once, and one that says nothing soon."""
+    """A client's connection. One that says nothing is closed soon; of too many one that waits for its next request, or
+    else the newest, at once."""
 
     def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
@@ -43,9 +44,12 @@ class _Connection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         if len(self._all.connections) > MOST_CONNECTIONS:
-            self.force_close()
-        else:
-            self._silent = asyncio.get_running_loop().call_later(REQUEST_S, self.force_close)
+            waiting = (one for one in self._all.connections if one is not self and one._current_request is None)
+            spare = next(waiting, self)
+            spare.force_close()
+            if spare is self:
+                return
+        self._silent = asyncio.get_running_loop().call_later(REQUEST_S, self.force_close)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self.arrived()

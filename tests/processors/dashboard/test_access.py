@@ -17,6 +17,7 @@ from rollbook.processors.dashboard.access import Access, is_from_elsewhere
 from rollbook.processors.dashboard.answering import CONTENT_POLICY
 from rollbook.processors.dashboard.guard import FORM_S
 from rollbook.processors.dashboard.listening import Address
+from rollbook.processors.dashboard.web import MOST_CONNECTIONS
 from rollbook.schemas.errors import BadInput
 from rollbook.tests.processors.dashboard.serving import Served, command, dashboard, end, environment
 
@@ -305,6 +306,20 @@ def test_the_form_refuses_what_is_wrong_or_comes_from_elsewhere(locked: Served) 
     for origin in ({}, {"Origin": "null"}, {"Origin": "http://attacker.example"}):
         assert locked.ask("/login", "POST", origin, f"token={quote(TOKEN)}").status == 403
     assert locked.ask("/login", "POST", here, "token=" + "x" * 10_000).status == 413
+
+
+def test_who_keeps_very_many_connections_shuts_nobody_out(served: Served) -> None:
+    kept: list[socket.socket] = []
+    try:
+        for _ in range(MOST_CONNECTIONS + 5):
+            one = socket.create_connection(("127.0.0.1", served.port), timeout=10)
+            kept.append(one)
+            one.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert one.recv(4_096).startswith(b"HTTP/1.1 ")
+        assert served.ask("/api/status").status == 200
+    finally:
+        for one in kept:
+            one.close()
 
 
 def test_who_says_nothing_holds_nobody_up(served: Served) -> None:
