@@ -11,8 +11,8 @@ NOW_S = 10
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """What was decided in one second: records, rows that Admit admitted and refused, and all refusals, counted as a
-    snapshot counts them."""
+    """What was decided in one second: records, rows that Admit admitted and refused for their drift, and all refusals,
+    counted as a snapshot counts them."""
 
     decided: int = 0
     admitted: int = 0
@@ -74,7 +74,7 @@ def _share(seconds: list[Second]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A run as it is shown. Times are in milliseconds since 1970; `now_ms` is never before anything that was read."""
+    """A run as it is shown. Times are in milliseconds since 1970; `now_ms` is not before the last decision."""
 
     run_id: str
     servers: str
