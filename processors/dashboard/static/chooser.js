@@ -101,7 +101,7 @@ export function chooser(choose) {
   }
 
   function about(row, run) {
-    const parts = [run.closed ? "closed" : run.last_ms ? ago(run.last_ms, nowMs) : "no decisions left"];
+    const parts = [run.closed ? "closed" : run.since ? ago(run.last_ms, nowMs) : "no decisions left"];
     if (isNoRun(run.run_id)) parts.unshift("records of no run");
     if (run.active_version !== null) parts.push(`v${run.active_version}`);
     if (run.ready !== null) parts.push(`${count(run.ready)} ready`);

@@ -22,7 +22,7 @@ export class Heading {
 
 function last(run, nowMs, silent) {
   if (run.closed) return [["", "closed"]];
-  if (!run.last_ms) return [["unread", "none of its decisions is there any more: only its last snapshot"]];
+  if (run.since < 1) return [["unread", "none of its decisions is there any more: only its last snapshot"]];
   if (isNoRun(run.run_id)) return [["", `records of no run, the last one ${ago(run.last_ms, nowMs)}`]];
   if (!silent) return [["", `last decision ${ago(run.last_ms, nowMs)}`]];
   return [

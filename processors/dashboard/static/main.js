@@ -15,7 +15,7 @@ import { updates } from "./charts/updates.js";
 import { chooser, sizeChooser } from "./chooser.js";
 import { decisions } from "./decisions.js";
 import { el } from "./dom.js";
-import { zone } from "./format.js";
+import { many, zone } from "./format.js";
 import { Heading } from "./heading.js";
 import { message } from "./message.js";
 import { isNoRun } from "./runs.js";
@@ -231,5 +231,11 @@ function figures(frame) {
 
 function foot(status) {
   const text = `rollbook ${status.version} · topics ${status.topic_prefix}* · times in ${zone} · so far: since the run's first decision`;
-  $("footer").replaceChildren(el("span", { text: plain(text) }), " · ", el("a", { href: "/api/openapi.json" }, "API"));
+  const skipped = status.unreadable ? `◆ ${many(status.unreadable, "record")} could not be read, and ${status.unreadable === 1 ? "was" : "were"} skipped` : "";
+  $("footer").replaceChildren(
+    el("span", { text: plain(text) }),
+    " · ",
+    el("a", { href: "/api/openapi.json" }, "API"),
+    ...(skipped ? [" · ", el("span", { class: "mark-inline", data: { figure: "unreadable" }, text: skipped })] : []),
+  );
 }

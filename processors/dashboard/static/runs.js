@@ -13,5 +13,5 @@ export const counted = ({ since }) => (since > 1 ? `since decision ${count(since
 /** For how long nothing was decided of it, in ms; 0: something was lately, or nothing is due. */
 export function silence(run, nowMs) {
   const silent = nowMs - run.last_ms;
-  return run.closed || isNoRun(run.run_id) || !run.last_ms || silent < SILENT_MS ? 0 : silent;
+  return run.closed || isNoRun(run.run_id) || run.since < 1 || silent < SILENT_MS ? 0 : silent;
 }

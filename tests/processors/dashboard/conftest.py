@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from rollbook.processors.dashboard.answers import Frame, Size
 from rollbook.tests.processors.dashboard import sample
 from rollbook.tests.processors.dashboard.page_server import PageServer
-from rollbook.tests.processors.dashboard.page_tabs import Tabs
+from rollbook.tests.processors.dashboard.page_tabs import Tabs, wait_for_figures
 from rollbook.tests.processors.dashboard.sample_series import RUN
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -44,6 +44,18 @@ def shown(page_server: PageServer) -> Frame:
     usual = sample.frame()
     page_server.show(usual)
     return usual
+
+
+@pytest.fixture(scope="module")
+def page(chromium: Browser) -> Iterator[Page]:
+    """The page with the usual frame, one for all tests of a module that leave it as it is."""
+    with PageServer() as server:
+        server.show(sample.frame())
+        tabs = Tabs(chromium, server.url)
+        opened = tabs.open()
+        wait_for_figures(opened)
+        yield opened
+        assert tabs.close() == []
 
 
 @pytest.fixture

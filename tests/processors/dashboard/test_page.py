@@ -1,6 +1,7 @@
 """What the page shows, on a real Chromium: each figure, and each chart."""
 
 import pytest
+from playwright.sync_api import Page
 
 from rollbook.processors.dashboard.answers import Decisions, Frame, Now, Size
 from rollbook.schemas.records.decision import FreshnessSnapshot
@@ -36,9 +37,7 @@ def counted(counts: object, name: str) -> int:
     return sum(one.count for one in counts if one.name == name)
 
 
-def test_the_figures_are_those_of_the_frame(tabs: Tabs, shown: Frame) -> None:
-    page = tabs.open()
-    wait_for_figures(page)
+def test_the_figures_are_those_of_the_frame(page: Page, shown: Frame) -> None:
     snapshot, totals = snapshot_of(shown), now_of(shown).totals
     assert snapshot.active_policy is not None
     assert snapshot.learner_policy is not None
@@ -65,9 +64,7 @@ def test_the_figures_are_those_of_the_frame(tabs: Tabs, shown: Frame) -> None:
     assert page.locator('[data-figure="consumed"]').inner_text() == f"{expected['consumed']:,}"
 
 
-def test_what_is_at_or_beyond_its_limit_says_so_in_words(tabs: Tabs, shown: Frame) -> None:
-    page = tabs.open()
-    wait_for_figures(page)
+def test_what_is_at_or_beyond_its_limit_says_so_in_words(page: Page) -> None:
     marks = {
         tile.get_attribute("data-tile"): tile.locator(".mark").inner_text()
         for tile in page.locator(".tile").all()
@@ -123,9 +120,7 @@ def test_every_chart_is_drawn_and_says_what_it_shows_and_can_be_a_table(tabs: Ta
     assert {card.get_attribute("data-card") for card in page.locator("[data-card]:has(.plot)").all()} == drawn
 
 
-def test_what_is_so_far_and_what_is_of_windows_is_said(tabs: Tabs, shown: Frame) -> None:
-    page = tabs.open()
-    wait_for_figures(page)
+def test_what_is_so_far_and_what_is_of_windows_is_said(page: Page) -> None:
     for chart, mode, scope in (
         ("took", "Histogram", "so far"),
         ("took", "Mean over time", "last 43 min 20 s in windows of 10 s"),
@@ -138,12 +133,20 @@ def test_what_is_so_far_and_what_is_of_windows_is_said(tabs: Tabs, shown: Frame)
         card.locator(".scope", has_text=scope).wait_for()
 
 
-def test_a_chart_out_of_sight_is_not_drawn(tabs: Tabs, shown: Frame) -> None:
-    page = tabs.open()
+def test_a_chart_out_of_sight_is_not_drawn_but_for_paper(tabs: Tabs, shown: Frame) -> None:
+    page = tabs.open(scheme="dark")
     wait_for_figures(page)
     assert page.locator("[data-card=updates] canvas").count() == 0
-    page.locator("[data-card=updates]").scroll_into_view_if_needed()
-    page.wait_for_selector("[data-card=updates] canvas")
+    page.locator("[data-card=drift]").scroll_into_view_if_needed()
+    page.wait_for_selector("[data-card=drift] canvas")
+    assert page.locator("[data-card=updates] canvas").count() == 0
+    text = "echarts.getInstanceByDom(document.querySelector('[data-card=drift] .plot')).getOption().textStyle.color"
+    before = page.evaluate(text)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("[data-card]:has(.plot):not(:has(canvas))").count() == 0
+    assert page.evaluate(text) != before
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(text) == before
 
 
 def test_frames_in_quick_succession_are_drawn_once_a_second(tabs: Tabs, shown: Frame, page_server: PageServer) -> None:
@@ -198,9 +201,7 @@ def test_decisions_are_filtered_and_lead_to_the_history_of_a_trajectory(
     assert page.evaluate("scrollY") > 1_000
 
 
-def test_the_board_says_who_is_missing(tabs: Tabs, shown: Frame) -> None:
-    page = tabs.open()
-    wait_for_figures(page)
+def test_the_board_says_who_is_missing(page: Page) -> None:
     newest = page.locator('[data-policy="27"]')
     assert figure(page, "acks_v27") == "4"
     assert "4/8" in newest.inner_text()

@@ -1,7 +1,5 @@
 """How the page stands when there is nothing to show, or what it shows is in doubt."""
 
-import pytest
-
 from rollbook.processors.dashboard.answers import Activation, Frame, Reading, Runs, Size
 from rollbook.schemas.records.decision import LagCount
 from rollbook.tests.processors.dashboard import sample
@@ -32,37 +30,34 @@ def test_no_run_yet_says_how_to_begin(tabs: Tabs, page_server: PageServer) -> No
     wait_for_figures(page)
 
 
-def test_before_the_first_frame_there_is_a_skeleton(tabs: Tabs) -> None:
+def test_from_nothing_to_live_and_cut_off_each_state_is_said(tabs: Tabs, page_server: PageServer) -> None:
     page = tabs.open()
     page.wait_for_selector("#loading:not([hidden])[aria-busy=true]")
     assert page.locator("#connection").inner_text().strip() == "◌Connecting"
 
-
-def test_waiting_for_the_broker_says_why(tabs: Tabs, page_server: PageServer) -> None:
     fault = "no broker at localhost:9092: start one"
     page_server.show(sample.empty(Reading.WAITING, fault=fault, behind=None))
-    page = tabs.open()
     page.wait_for_selector("[data-message=waiting]")
     assert fault in page.locator("#message").inner_text()
     assert "rollbook.decisions" in page.locator("#message").inner_text()
 
-
-def test_catching_up_shows_how_far(tabs: Tabs, page_server: PageServer) -> None:
     page_server.show(sample.empty(Reading.CATCHING_UP, behind=400_000))
-    page = tabs.open()
     page.wait_for_selector("[data-message=catching_up] progress")
     assert "184,223 records read, 400,000 to go" in page.locator("#message").inner_text()
     page_server.show(sample.frame(reading=Reading.CATCHING_UP))
     wait_for_figures(page)
     assert "12,345 to go" in page.locator("[data-banner=catching_up]").inner_text()
 
-
-def test_cut_off_from_kafka_keeps_the_figures_and_says_that_they_are_old(tabs: Tabs, page_server: PageServer) -> None:
     page_server.show(sample.frame(reading=Reading.CUT_OFF, fault="the broker does not answer"))
-    page = tabs.open()
-    wait_for_figures(page)
+    page.wait_for_selector("[data-banner=cut_off]")
     assert "the broker does not answer" in page.locator("[data-banner=cut_off]").inner_text()
     assert "grayscale" in page.locator("[data-card=heat] .plot").evaluate("one => getComputedStyle(one).filter")
+
+    usual = sample.frame()
+    skipped = usual.status.model_copy(update={"unreadable": 160})
+    page_server.show(usual.model_copy(update={"status": skipped}))
+    page.get_by_text("◆ 160 records could not be read, and were skipped").wait_for()
+    assert page.locator("[data-banner]").count() == 0
 
 
 def test_a_run_that_is_not_known_offers_those_that_are(tabs: Tabs, page_server: PageServer) -> None:
@@ -131,7 +126,7 @@ def test_a_run_that_stands_still_is_marked_and_its_windows_say_until_when(tabs: 
     scope = page.locator("[data-card=heat] .scope").inner_text()
     assert scope == "43 min 20 s until 11:00:00, 8 min ago, in windows of 10 s"
     assert page.locator("#connection").get_attribute("data-standing") == "live"
-    for changed, said in (({"closed": True}, "closed"), ({"last_ms": 0}, "only its last snapshot")):
+    for changed, said in (({"closed": True}, "closed"), ({"since": 0}, "only its last snapshot")):
         now = frame.now.model_copy(update={"run": frame.now.run.model_copy(update=changed)})
         page_server.show(frame.model_copy(update={"status": later, "now": now}))
         page.locator(".run-about", has_text=said).wait_for()
@@ -228,37 +223,37 @@ def test_without_what_draws_charts_their_tables_are_shown(tabs: Tabs, shown: Fra
         assert not card.get_by_role("button", name="Table").is_visible()
 
 
-@pytest.mark.parametrize(("max_lag", "lags"), [(0, (0,)), (0, (-1, 0, 1)), (2, tuple(range(-1, 65))), (1_000, (0, 3))])
-def test_every_limit_and_range_of_lags_is_drawn(
-    tabs: Tabs, page_server: PageServer, max_lag: int, lags: tuple[int, ...]
-) -> None:
+def test_every_limit_and_range_of_lags_is_drawn(tabs: Tabs, page_server: PageServer) -> None:
     frame = sample.frame()
     assert frame.series is not None
     assert frame.now is not None
-    counted = at(dict.fromkeys(lags, 7))
-    windows = tuple(
-        window.model_copy(update={"judged_by_lag": counted, "ready_by_lag": counted})
-        for window in frame.series.windows[-40:]
-    )
-    ready = tuple(LagCount(lag=lag, count=7) for lag in lags)
-    now = frame.now.model_copy(
-        update={
-            "snapshot": snapshot(max_lag=max_lag, ready_by_lag=ready),
-            "totals": frame.now.totals.model_copy(update={"consumed_by_lag": counted}),
-        }
-    )
-    page_server.show(
-        frame.model_copy(update={"now": now, "series": frame.series.model_copy(update={"windows": windows})})
-    )
-    page = tabs.open()
+    page_server.show(sample.frame())
+    page = tabs.open(f"#run={RUN}&size=10s")
     wait_for_figures(page)
-    for chart in ("heat", "queue", "consumed-lag"):
-        card = page.locator(f"[data-card={chart}]")
-        card.scroll_into_view_if_needed()
-        card.locator("canvas").first.wait_for()
     rows = page.locator("[data-card=consumed-lag]")
-    rows.get_by_role("button", name="Table").click()
-    assert rows.locator("tbody tr").count() == len(lags)
+    for max_lag, lags in ((0, (0,)), (2, tuple(range(-1, 65))), (0, (-1, 0, 1)), (1_000, (0, 3))):
+        counted = at(dict.fromkeys(lags, 7))
+        windows = tuple(
+            window.model_copy(update={"judged_by_lag": counted, "ready_by_lag": counted})
+            for window in frame.series.windows[-40:]
+        )
+        ready = tuple(LagCount(lag=lag, count=7) for lag in lags)
+        now = frame.now.model_copy(
+            update={
+                "snapshot": snapshot(max_lag=max_lag, ready_by_lag=ready),
+                "totals": frame.now.totals.model_copy(update={"consumed_by_lag": counted}),
+            }
+        )
+        series = frame.series.model_copy(update={"windows": windows})
+        page_server.show(frame.model_copy(update={"now": now, "series": series}))
+        wait_for_figure(page, "max_lag", max_lag)
+        for chart in ("heat", "queue", "consumed-lag"):
+            card = page.locator(f"[data-card={chart}]")
+            card.scroll_into_view_if_needed()
+            card.locator("canvas").first.wait_for(state="attached")
+        rows.get_by_role("button", name="Table").click()
+        assert rows.locator("tbody tr").count() == len(lags)
+        rows.get_by_role("button", name="Table").click()
 
 
 def test_a_run_in_which_nothing_happened_yet_has_blanks_that_say_so(tabs: Tabs, page_server: PageServer) -> None:
