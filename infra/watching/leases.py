@@ -43,5 +43,9 @@ class Leases:
                 found[stored.offset] = stored.timestamp_ms
         self._since = found
 
+    def forget(self) -> None:
+        """The log is another: its offsets are of other records."""
+        self._since = {}
+
     def close(self) -> None:
         self._log.close()

@@ -105,6 +105,7 @@ class Reader:
             try:
                 self._follow(self._pursuit)
             except Anew as reason:
+                self._leases.forget()
                 self._shared.stand(Standing(Reading.CATCHING_UP, str(reason)))
             except KafkaException as error:
                 self._shared.stand(Standing(Reading.WAITING, self._settings.hidden(error.args[0].str())))

@@ -50,11 +50,11 @@ class Tape:
             if message.key() != self._key or value is None:
                 continue
             try:
-                self.snapshot = decode_as(FreshnessSnapshot, value)
+                found = decode_as(FreshnessSnapshot, value)
             except (UndecodableRecord, ContractViolation) as problem:
                 self._unreadable = f"freshness at offset {message.offset()}: {problem}"
             else:
-                self.snapshot_ms = message.timestamp()[1]
+                self.snapshot_ms, self.snapshot = message.timestamp()[1], found
                 return
 
     def strange(self, view: View) -> str:

@@ -242,38 +242,56 @@ def refusals(history: History) -> set[tuple[str, str, int]]:
     return {(one.record_type, one.reason, one.count) for one in snapshot(history.run).refusals}
 
 
-def put(settings: Settings, history: History) -> None:
+def put(settings: Settings, history: History, at_ms: int) -> None:
     """What a host would have written of these records, all at once."""
     producer = Producer({"bootstrap.servers": settings.bootstrap_servers, "linger.ms": 0})
-    partition, now_ms = history.log.partition, int(time.time() * 1_000)
     for folded in history.log.folded:
         producer.produce(
-            settings.topic(Topic.DECISIONS), folded.encoded, RUN.encode(), partition, timestamp=now_ms - 60_000
+            settings.topic(Topic.DECISIONS), folded.encoded, RUN.encode(), history.log.partition, timestamp=at_ms
         )
-    producer.produce(settings.topic(Topic.FRESHNESS), encode(snapshot(history.run)), RUN.encode(), partition)
+    producer.produce(
+        settings.topic(Topic.FRESHNESS), encode(snapshot(history.run)), RUN.encode(), history.log.partition
+    )
     assert producer.flush(10) == 0
+
+
+def leased() -> History:
+    history = History(RUN, topic_partitions=PARTITIONS).opened(lease_ms=60_000)
+    history.learner()
+    history.ready("t0")
+    history.reserve("u0", "t0")
+    return history
 
 
 @pytest.mark.parametrize("is_longer", [False, True])
 def test_topics_that_are_made_anew_are_read_anew(tmp_path: Path, is_longer: bool) -> None:
     """Also where the new log has got longer than the old one before anybody looks."""
-    small, large = History(RUN, topic_partitions=PARTITIONS).opened(), rich(RUN, PARTITIONS)
+    small, large = leased(), leased()
     small.discarded("nothing such")
+    for name in ("t1", "t2", "t3"):
+        large.ready(name)
     first, second = (small, large) if is_longer else (large, small)
+    now_ms = int(time.time() * 1_000)
     with EmbeddedBroker(tmp_path / "broker") as broker:
         own = Settings(broker.bootstrap_servers)
         create_topics(own, PARTITIONS)
-        put(own, first)
+        put(own, first, now_ms - 60_000)
         with Reader(own, RUN) as reader:
-            until(reader, lambda seen: is_live(seen) and seen.snapshot == snapshot(first.run))
+            seen = until(reader, lambda seen: is_live(seen) and bool(seen.leases))
+            assert (seen.snapshot, seen.leases) == (snapshot(first.run), (("u0", now_ms),))
             admin = AdminClient({"bootstrap.servers": own.bootstrap_servers})
             for future in admin.delete_topics([own.topic(topic) for topic in Topic]).values():
                 future.result()
             create_topics(own, PARTITIONS)
-            put(own, second)
-            seen = until(reader, lambda seen: is_live(seen) and seen.snapshot == snapshot(second.run))
-            assert seen.minutes.total("decided") == snapshot(second.run).sequence
-            assert set(seen.minutes.refusals) == refusals(second)
+            put(own, second, now_ms - 30_000)
+            last = snapshot(second.run)
+            seen = until(
+                reader,
+                lambda seen: (
+                    seen.snapshot == last and bool(seen.leases) and seen.minutes.total("decided") == last.sequence
+                ),
+            )
+            assert (seen.leases, set(seen.minutes.refusals)) == ((("u0", now_ms + 30_000),), refusals(second))
 
 
 def test_a_snapshot_of_a_later_schema_is_said() -> None:
