@@ -110,7 +110,7 @@ class Guard:
             path="/",
             httponly=True,
             samesite="Strict",
-            secure=request.headers.get("X-Forwarded-Proto", "").lower() == "https",
+            secure=request.headers.get("X-Forwarded-Proto", "").lower().partition(",")[0].strip() == "https",
         )
         return response
 

@@ -255,11 +255,11 @@ def _patterns(length: int) -> tuple["re.Pattern[bytes]", "re.Pattern[bytes]"]:
     return re.compile(b"(?:%b)*" % row, re.DOTALL), re.compile(row, re.DOTALL)
 
 
-def second_field(data: bytes) -> int:
-    """A number that follows a name. Raises IndexError where the bytes end."""
-    _, at = _text(data, PREFIX_LENGTH)
-    number = data[at]
-    return (_long(data, at + 1, number)[0] if number & 0x80 else number) >> 1
+def name_and_number(data: bytes) -> tuple[bytes, int]:
+    """The first two fields of a snapshot, in every version of its schema. Raises IndexError where the bytes end."""
+    name, at = _text(data, PREFIX_LENGTH)
+    found = data[at]
+    return name, (_long(data, at + 1, found)[0] if found & 0x80 else found) >> 1
 
 
 def whole(data: bytes, at: int) -> Rest:

@@ -146,7 +146,7 @@ class RunView:
             totals=Totals(**fields_of(self.totals)),
             updates=self.open_updates(times),
             activation=Activation(workers=workers, policies=self.board.lines(workers)),
-            decisions=tuple(islice(self.recent.lines(), 50)),
+            decisions=tuple(islice(self.recent.lines(self.partition), 50)),
         )
 
     def series(self, size: Size, since: int | None, revision: int) -> Series:

@@ -28,6 +28,7 @@ from rollbook.schemas.codec import (
 from rollbook.schemas.records.decision import Decision, FreshnessSnapshot
 
 _MOST_LEFT_OUT = 10_000
+_MOST = 2**62
 _PSEUDO = "~"
 """What the names of partitions begin with, under which records of no run are decided."""
 _OF_UPDATES = frozenset((b"Reserve", b"Admit", b"UpdateStarted", b"Commit", b"Abort", b"Renew", b"LeaseExpired"))
@@ -165,7 +166,7 @@ class View:
             if value is None or key is None:
                 continue
             try:
-                sequence = _sequence(value)
+                sequence = _sequence(key, value)
             except UndecodableRecord:
                 self.unreadable += 1
                 continue
@@ -196,7 +197,11 @@ class View:
     def decisions(self, run_id: str, most: int) -> Decisions | None:
         """The newest decisions of a run."""
         run = self._runs.get(run_id)
-        return None if run is None else Decisions(run_id=run_id, decisions=tuple(islice(run.recent.lines(), most)))
+        return (
+            None
+            if run is None
+            else Decisions(run_id=run_id, decisions=tuple(islice(run.recent.lines(run.partition), most)))
+        )
 
     def remembered(self, run_id: str, trajectory_id: str) -> Remembered | None:
         """Where decisions about a trajectory lie, as far as is remembered; other runs' may be among them. None: the run
@@ -282,14 +287,17 @@ class View:
         return len(self._left_out)
 
 
-def _sequence(value: bytes) -> int:
-    """That of a snapshot: the second field of every version of its schema. Raises UndecodableRecord."""
+def _sequence(key: bytes, value: bytes) -> int:
+    """That of a snapshot. Raises UndecodableRecord for what is none, or of another run than its key."""
     if value[:PREFIX_LENGTH] not in _snapshots():
         raise UndecodableRecord("no freshness snapshot of any shipped version")
     try:
-        return lean.second_field(value)
+        name, sequence = lean.name_and_number(value)
     except IndexError:
         raise UndecodableRecord("a freshness snapshot that ends too early") from None
+    if name != key or sequence >= _MOST:
+        raise UndecodableRecord("a freshness snapshot of another run than its key")
+    return sequence
 
 
 @cache

@@ -198,3 +198,25 @@ def test_a_run_of_which_only_a_snapshot_is_left_comes_last_and_has_no_metrics() 
     assert (first.run_id, last.run_id) == ("there", gone.run_id)
     assert (last.since, last.first_ms, last.last_ms) == (0, BEGAN_MS, BEGAN_MS)
     assert [run.run_id for run, _ in view.figures()] == ["there"]
+
+
+def test_a_snapshot_under_the_key_of_another_run_is_none() -> None:
+    history, view = begun(), View()
+    view.take_snapshots([Message(0, BEGAN_MS, "ghost", encode(snapshot(history.run)))])
+    assert (view.runs().runs, view.unreadable) == ((), 1)
+
+
+def test_a_decision_of_very_many_rows_is_shown_without_making_it() -> None:
+    history = begun(max_live=10_000)
+    names = [f"{at:08}" for at in range(5_000)]
+    history.ready(*names)
+    history.reserve("u0", *names)
+    view = View()
+    view.take_decisions(decisions(history.log))
+    found = view.decisions("r", 1)
+    assert found is not None
+    (line,) = found.decisions
+    decision = history.log.folded[-1].decision
+    assert [(one.name, one.count) for one in line.items] == [("reserved", 5_000)]
+    assert line.trajectory_ids == tuple(names[:8])
+    assert (line.sequence, line.source_offset, line.update_id) == (decision.sequence, decision.source.offset, "u0")
