@@ -53,7 +53,8 @@ class Tape:
                 found = decode_as(FreshnessSnapshot, value)
             except (UndecodableRecord, ContractViolation) as problem:
                 self._unreadable = f"freshness at offset {message.offset()}: {problem}"
-            else:
+                continue
+            if found.run_id == self._run_id:
                 self.snapshot_ms, self.snapshot = message.timestamp()[1], found
                 return
 

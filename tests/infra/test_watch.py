@@ -301,3 +301,9 @@ def test_a_snapshot_of_a_later_schema_is_said() -> None:
     assert tape.snapshot == snapshot(lived().run)
     assert tape.snapshot_ms == 5
     assert tape.strange(View()).startswith("freshness at offset 1: ")
+
+
+def test_a_snapshot_counts_for_the_run_that_it_names() -> None:
+    tape = Tape(RUN)
+    tape.snapshots([Message(0, 5, RUN, encode(snapshot(History(OTHER).opened().run)))])
+    assert tape.snapshot is None
