@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from rollbook.processors.dashboard.answers import Frame, Size
 from rollbook.tests.processors.dashboard import sample
 from rollbook.tests.processors.dashboard.page_server import PageServer
-from rollbook.tests.processors.dashboard.page_tabs import Tabs, wait_for_figures
+from rollbook.tests.processors.dashboard.page_tabs import Spare, Tabs, wait_for_figures
 from rollbook.tests.processors.dashboard.sample_series import RUN
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -58,10 +58,15 @@ def page(chromium: Browser) -> Iterator[Page]:
         assert tabs.close() == []
 
 
+@pytest.fixture(scope="module")
+def spare(chromium: Browser) -> Spare:
+    return Spare(chromium)
+
+
 @pytest.fixture
-def tabs(chromium: Browser, page_server: PageServer) -> Iterator[Tabs]:
+def tabs(chromium: Browser, page_server: PageServer, spare: Spare) -> Iterator[Tabs]:
     """Opens the page. At the end no console error, exception or breach of the content policy may have been seen."""
-    opened = Tabs(chromium, page_server.url)
+    opened = Tabs(chromium, page_server.url, spare)
     yield opened
     complaints = opened.close()
     assert complaints == []

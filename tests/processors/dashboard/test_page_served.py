@@ -1,15 +1,14 @@
 """The page as the dashboard itself serves it, over decisions on a real broker."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
 from rollbook.infra.settings import Settings
+from rollbook.processors.dashboard.answers import Size
 from rollbook.tests.conftest import PARTITIONS
 from rollbook.tests.infra.rich_run import decide, rich
 from rollbook.tests.processors.dashboard.page_tabs import (
@@ -27,6 +26,7 @@ from rollbook.tests.session_broker import own_topics
 RUN = "team/run:1"
 HOSTILE = "../<img src=x onerror=window.pwned=1>\"'%2F?#é\u202e\u2028\\"
 STRANGE = (HOSTILE, "..", ".", "a+b c&d=e%20f")
+LENGTHS = {Size.SECOND: "1 s", Size.TEN_SECONDS: "10 s", Size.MINUTE: "1 min", Size.TEN_MINUTES: "10 min"}
 GONE = ("ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")
 
 
@@ -41,35 +41,29 @@ def decided(broker: str) -> Iterator[Settings]:
         yield settings
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A dashboard, and tabs of a browser for it."""
-
-    served: Served
-    tabs: Tabs
-
-    def now(self) -> Any:
-        return self.served.json(f"/api/runs/{quote(RUN, safe='')}")
-
-
 def url(served: Served) -> str:
     return f"http://127.0.0.1:{served.port}/"
 
 
-@pytest.fixture
-def shown(chromium: Browser, decided: Settings) -> Iterator[Shown]:
-    with dashboard(decided) as served:
-        served.await_status(lambda status: status["reading"] == "live")
-        tabs = Tabs(chromium, url(served))
-        yield Shown(served, tabs)
-        assert tabs.close() == []
+@pytest.fixture(scope="module")
+def served(decided: Settings) -> Iterator[Served]:
+    with dashboard(decided) as found:
+        found.await_status(lambda status: status["reading"] == "live")
+        yield found
 
 
-def test_the_figures_are_those_of_the_api(shown: Shown) -> None:
-    page = shown.tabs.open()
+@pytest.fixture(scope="module")
+def page(chromium: Browser, served: Served) -> Iterator[Page]:
+    """One tab for all that is only looked at."""
+    tabs = Tabs(chromium, url(served))
+    yield tabs.open()
+    assert tabs.close() == []
+
+
+def test_the_figures_are_those_of_the_api(page: Page, served: Served) -> None:
     page.wait_for_selector("body[data-view=figures]")
     assert address(page) == {"run": RUN, "size": "10s"}
-    now = shown.now()
+    now = served.json(f"/api/runs/{quote(RUN, safe='')}")
     snapshot, totals = now["snapshot"], now["totals"]
     plain = (
         "ready_fresh", "ready_tolerated", "ready_expiring", "ready_stale", "ready_stale_for_learner", "max_lag",
@@ -88,23 +82,26 @@ def test_the_figures_are_those_of_the_api(shown: Shown) -> None:
     assert {name: figure(page, name) for name in expected} == expected
 
 
-@pytest.mark.parametrize("size", ["1s", "10s", "1m", "10m"])
-def test_every_chart_draws_what_a_real_run_has(shown: Shown, size: str) -> None:
-    page = shown.tabs.open(f"#run={quote(RUN, safe='')}&size={size}")
-    wait_for_figures(page)
-    for chart in CHARTS:
-        card = page.locator(f"[data-card={chart}]")
-        card.scroll_into_view_if_needed()
-        card.locator("canvas, .blank:not([hidden])").first.wait_for()
-    assert width_left(page) == 0
+def test_every_chart_draws_what_a_real_run_has(page: Page) -> None:
+    for size in Size:
+        page.evaluate("(hash) => { location.hash = hash; }", f"#run={quote(RUN, safe='')}&size={size.value}")
+        page.wait_for_selector(f"input[name=size][value='{size.value}']:checked", state="attached")
+        page.locator("[data-card=admission] .scope", has_text=f"in windows of {LENGTHS[size]}").wait_for()
+        for chart in CHARTS:
+            card = page.locator(f"[data-card={chart}]")
+            card.scroll_into_view_if_needed()
+            card.locator("canvas, .blank:not([hidden])").first.wait_for()
+        assert width_left(page) == 0
 
 
-@pytest.mark.parametrize("name", STRANGE, ids=["hostile", "two dots", "a dot", "signs"])
-def test_a_trajectory_of_any_name_has_its_history(shown: Shown, name: str) -> None:
-    page = shown.tabs.open(f"#run={quote(RUN, safe='')}&size=10s&trajectory={quote(name, safe='')}")
-    page.wait_for_selector("#trajectory .path")
-    assert page.locator("#trajectory .path li").all_inner_texts()[-1].startswith("generated")
-    assert page.evaluate("window.pwned") is None
+def test_a_trajectory_of_any_name_has_its_history(page: Page) -> None:
+    for name in STRANGE:
+        hash_ = f"#run={quote(RUN, safe='')}&size=10s&trajectory={quote(name, safe='')}"
+        page.evaluate("(hash) => { location.hash = hash; }", hash_)
+        page.wait_for_selector("#trajectory .path")
+        assert page.locator("#trajectory .path li").all_inner_texts()[-1].startswith("generated")
+        assert page.locator("#trajectory tbody tr").count() == 1
+        assert page.evaluate("window.pwned") is None
 
 
 def test_a_dashboard_that_ends_and_begins_anew_is_found_again(chromium: Browser, decided: Settings) -> None:

@@ -5,6 +5,7 @@ from rollbook.tests.processors.dashboard.page_server import PageServer
 from rollbook.tests.processors.dashboard.page_tabs import Tabs, hide, wait_for_figure, wait_for_figures
 from rollbook.tests.processors.dashboard.sample_series import RUN
 
+CONNECTIONS = 6
 FOLLOW = 4
 """So many pages of a browser follow; those that came later look in."""
 
@@ -39,11 +40,11 @@ def test_a_page_that_nobody_sees_has_no_connection_and_catches_up(tabs: Tabs, pa
 def test_more_pages_than_there_are_connections_are_all_told(tabs: Tabs, page_server: PageServer) -> None:
     page_server.show(sample.empty())
     pages = [tabs.open()]
-    for _ in range(7):
+    for _ in range(CONNECTIONS):
         pages[-1].wait_for_selector("[data-message=empty]")
         pages.append(tabs.open(beside=pages[0]))
     pages[-1].wait_for_selector("[data-banner=shared]", state="attached")
-    assert [page.locator("[data-banner=shared]").count() for page in pages] == [0] * FOLLOW + [1] * 4
+    assert [page.locator("[data-banner=shared]").count() for page in pages] == [0] * FOLLOW + [1] * 3
     page_server.await_streams(FOLLOW)
     assert pages[0].evaluate("fetch('/icon.svg').then((answer) => answer.ok)")
 
