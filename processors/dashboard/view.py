@@ -135,12 +135,12 @@ class View:
                 kept.mentions.add_all([row[0] for row in rest.rows], offset)
                 if not rest.rows and rest.subject_kind == b"trajectory":
                     kept.mentions.add(rest.subject_id, offset)
-                if record_type in WITH_ROWS:
-                    self._take_rows(run, kept, tally, at_ms, head, rest)
                 if record_type in _OF_UPDATES:
                     run.updates.take(at_ms, head, rest)
                 elif record_type in _OF_POLICIES:
                     run.board.take(at_ms, head, rest)
+                if record_type in WITH_ROWS:
+                    self._take_rows(run, kept, tally, at_ms, head, rest)
             if record_type in _OTHERS:
                 self._take_others(run, kept, at_ms, offset, head, value)
         for (name, at), tally in seconds.items():

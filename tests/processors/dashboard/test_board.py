@@ -220,3 +220,17 @@ def test_a_decision_of_very_many_rows_is_shown_without_making_it() -> None:
     assert [(one.name, one.count) for one in line.items] == [("reserved", 5_000)]
     assert line.trajectory_ids == tuple(names[:8])
     assert (line.sequence, line.source_offset, line.update_id) == (decision.sequence, decision.source.offset, "u0")
+
+
+def test_what_is_admitted_again_counts_once_also_where_reading_begins_in_mid_update() -> None:
+    history = begun()
+    history.ready("t0", "t1")
+    history.reserve("u0", "t0", "t1")
+    begin = len(history.log.folded)
+    for part in range(2):
+        history.admit("u0", {"t0": 0.01, "t1": 0.01}, part=part)
+    view = View()
+    view.take_decisions(decisions(history.log, begin=begin))
+    now = view.now("r")
+    assert now is not None
+    assert {one.name: one.count for one in now.totals.stages} == {"admitted": 2}
