@@ -195,7 +195,7 @@ def test_decisions_are_filtered_and_lead_to_the_history_of_a_trajectory(
     assert page.locator("#trajectory .path li").all_inner_texts()[-1] == "consumed"
     assert page.locator("#trajectory tbody tr").count() == len(page_server.histories[trajectory_id].steps)
     assert width_left(page) == 0
-    page.go_back()
+    page.get_by_role("link", name="All figures").click()
     page.wait_for_selector("#figures:not([hidden])")
     assert left.evaluate("one => one === document.activeElement")
     assert page.evaluate("scrollY") > 1_000

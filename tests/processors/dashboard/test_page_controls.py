@@ -91,8 +91,9 @@ def test_everything_is_reached_with_the_tab_key_and_is_seen_to_be(tabs: Tabs, sh
 def test_it_fits_every_width(tabs: Tabs, shown: Frame) -> None:
     page = tabs.open(size=ViewportSize(width=1600, height=900))
     wait_for_figures(page)
-    for width in (1600, 768, 360):
+    for width in (1600, 900, 768, 360):
         page.set_viewport_size(ViewportSize(width=width, height=900))
+        assert page.locator(".top").evaluate("one => one.offsetHeight") < (60 if width >= 900 else 180), width
         for chart in sorted(CHARTS):
             page.locator(f"[data-card={chart}]").scroll_into_view_if_needed()
             assert width_left(page) == 0, (width, chart)
