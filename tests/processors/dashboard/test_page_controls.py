@@ -22,6 +22,12 @@ _FOCUSED = """() => {
   };
 }"""
 """What has the focus, and whether it is seen to."""
+_LINES = """cells => cells.map((cell) => {
+  const words = document.createRange();
+  words.selectNodeContents(cell);
+  return words.getClientRects().length;
+})"""
+"""On how many lines the text of each cell stands."""
 _CONTRASTS = """(pairs) => {
   const style = getComputedStyle(document.documentElement);
   const linear = (c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
@@ -97,6 +103,10 @@ def test_it_fits_every_width(tabs: Tabs, shown: Frame) -> None:
         for chart in sorted(CHARTS):
             page.locator(f"[data-card={chart}]").scroll_into_view_if_needed()
             assert width_left(page) == 0, (width, chart)
+    updates = page.locator("[data-card=updates]")
+    updates.get_by_role("button", name="Table").click()
+    assert set(updates.get_by_role("cell", name="committed").evaluate_all(_LINES)) == {1}
+    assert width_left(page) == 0
 
 
 def test_the_theme_is_kept_and_the_charts_take_it(tabs: Tabs, shown: Frame) -> None:
