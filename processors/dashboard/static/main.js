@@ -159,7 +159,9 @@ function paused(is) {
 }
 
 function shared(others) {
+  if (page.shared === others) return;
   page.shared = others;
+  stand();
 }
 
 function recolour() {
