@@ -21,7 +21,7 @@ from rollbook.processors.dashboard.view import Stored
 
 logger = logging.getLogger("rollbook.dashboard")
 
-BATCH = 1_000
+BATCH = 500
 """Messages folded at once: pages wait for no more than these."""
 WAIT_S = 0.1
 _PAUSE_S = 0.5
