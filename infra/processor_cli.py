@@ -11,8 +11,9 @@ import typer
 
 from rollbook.infra.settings import Settings
 from rollbook.infra.topics import check_topics, in_one_line
+from rollbook.processors.address import Address
 from rollbook.processors.host.clock import SystemClock
-from rollbook.processors.host.endpoint import Address, Endpoint
+from rollbook.processors.host.endpoint import Endpoint
 from rollbook.processors.host.health import HEALTHY_WITHIN_S, Health
 from rollbook.processors.host.logs import LogFormat, configure
 from rollbook.processors.host.loop import DEFAULT_LIMITS, DEFAULT_SESSION_TIMEOUT_MS, Host
@@ -78,7 +79,7 @@ def run(
     Exit codes: 0 stopped on request, 2 a topic is set wrongly, 3 broker or log in the way, 5 fenced by a newer process.
     """
     _check_name(name)
-    address = None if http is None else Address.parse(http)
+    address = None if http is None else Address.parse(http, "--http", 9400)
     configure(log_format, logging.WARNING if quiet else logging.INFO)
     settings = Settings.from_env()
     problems = check_topics(settings)

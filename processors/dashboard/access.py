@@ -10,7 +10,7 @@ import ipaddress
 import re
 from dataclasses import dataclass
 
-from rollbook.processors.dashboard.listening import Address
+from rollbook.processors.address import Address
 from rollbook.schemas.errors import BadInput
 
 TOKEN_VARIABLE = "ROLLBOOK_DASHBOARD_TOKEN"

@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from rollbook.infra.settings import Settings
+from rollbook.processors.address import Address
 from rollbook.processors.dashboard.access import TOKEN_VARIABLE, Access
-from rollbook.processors.dashboard.listening import DEFAULT_PORT, Address, open_socket
+from rollbook.processors.dashboard.listening import DEFAULT_PORT, open_socket
 from rollbook.processors.host.logs import LogFormat, configure
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 
@@ -50,7 +51,7 @@ def dashboard(
 
     Exit codes: 0 stopped on request, 2 an argument or the environment is wrong, 3 it cannot listen there.
     """
-    address = Address.parse(listen)
+    address = Address.parse(listen, "--listen", DEFAULT_PORT)
     access = Access(address, _token(token_file), tuple(public_name or ()))
     settings = Settings.from_env()
     for variable in _OF_OTHER_APPS:

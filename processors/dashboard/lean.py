@@ -43,7 +43,6 @@ class Rest(NamedTuple):
     subject_hash: bytes
     update: bytes
     learner: bytes
-    active: int | None
     missing: tuple[bytes, ...]
     mismatched: tuple[bytes, ...]
     rows: list[Row]
@@ -92,7 +91,6 @@ def rest(data: bytes, at: int) -> Rest:
     """What stands behind the beginning. Raises NotLean, or IndexError where the bytes end."""
     kind = name = update = learner = b""
     digest = b""
-    active: int | None = None
     long = n = data[at]
     end = at + 1 + (n >> 1)
     detail = data[at + 1 : end]
@@ -123,12 +121,9 @@ def rest(data: bytes, at: int) -> Rest:
         at = end + 1
     at += 1
     if data[at - 1]:
-        active = data[at]
-        at += 1
-        if active & 0x80:
-            active, at = _long(data, at, active)
-        active >>= 1
-        _, at = _text(data, at)
+        while data[at] & 0x80:
+            at += 1
+        _, at = _text(data, at + 1)
     if long & 0x80:
         raise NotLean
     for _ in range(2):  # the versions of configuration and fold
@@ -137,7 +132,7 @@ def rest(data: bytes, at: int) -> Rest:
         at += 1
     missing, at = _texts(data, at)
     mismatched, at = _texts(data, at)
-    return Rest(detail, kind, name, digest, update, learner, active, missing, mismatched, _rows(data, at))
+    return Rest(detail, kind, name, digest, update, learner, missing, mismatched, _rows(data, at))
 
 
 def fact(data: bytes, at: int) -> Row | None:
@@ -290,7 +285,7 @@ def of_fields(data: bytes) -> tuple[Head, Rest]:
         raise UndecodableRecord(f"a {decoded.model.__name__} where decisions are")
     fields = decoded.fields
     subject = fields["subject"] or {"kind": "", "id": "", "artifact_hash": ""}
-    learner, active = fields["learner"], fields["active_policy"]
+    learner = fields["learner"]
     return (
         (
             fields["run_id"].encode(),
@@ -309,7 +304,6 @@ def of_fields(data: bytes) -> tuple[Head, Rest]:
             subject["artifact_hash"].encode(),
             (fields["update_id"] or "").encode(),
             b"" if learner is None else learner["learner_id"].encode(),
-            None if active is None else active["version"],
             tuple(one.encode() for one in fields["missing_workers"]),
             tuple(one.encode() for one in fields["mismatched_workers"]),
             [_row(one) for one in fields["items"]],

@@ -14,34 +14,14 @@ from types import TracebackType
 
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from rollbook.processors.address import Address
 from rollbook.processors.host.health import Answer, Health
 from rollbook.processors.host.metrics import Metrics
-from rollbook.schemas.errors import BadInput, EnvironmentFault
+from rollbook.schemas.errors import EnvironmentFault
 
 _MOST_AT_ONCE = 8
 _REQUEST_S = 5.0
 _TEXT = "text/plain; charset=utf-8"
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where to listen; port 0 takes a free one."""
-
-    host: str
-    port: int
-
-    @staticmethod
-    def parse(text: str) -> "Address":
-        """`HOST:PORT`, with brackets around a host that has colons itself. Raises BadInput."""
-        host, _, port = text.rpartition(":")
-        bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-        is_port = port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65_535
-        if not bare or (":" in bare and bare == host) or not bare.isprintable() or not is_port:
-            raise BadInput(f"--http {text[:100]!a} is no HOST:PORT: use for example 127.0.0.1:9400 or [::1]:9400")
-        return Address(bare, int(port))
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class Endpoint:

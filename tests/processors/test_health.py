@@ -11,10 +11,11 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from rollbook.infra.settings import Settings
+from rollbook.processors.address import Address
 from rollbook.processors.host import endpoint as served
 from rollbook.processors.host import watch
 from rollbook.processors.host.clock import SystemClock
-from rollbook.processors.host.endpoint import Address, Endpoint
+from rollbook.processors.host.endpoint import Endpoint
 from rollbook.processors.host.health import READY_LAG, Health
 from rollbook.processors.host.logs import LogFormat, at, configure, fault
 from rollbook.processors.host.loop import Host
@@ -180,12 +181,12 @@ def test_it_ends_at_once_and_leaves_no_thread(endpoint: Endpoint) -> None:
 @pytest.mark.parametrize("text", ["", "9400", ":9400", "::1:9400", "h:", "h:x", "h:65536", "h:-1", "h\n:1", "h:٣"])
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(BadInput, match="is no HOST:PORT"):
-        Address.parse(text)
+        Address.parse(text, "--http", 9400)
 
 
 def test_addresses() -> None:
-    assert Address.parse("localhost:0") == Address("localhost", 0)
-    assert str(Address.parse("[::1]:9400")) == "[::1]:9400"
+    assert Address.parse("localhost:0", "--http", 9400) == Address("localhost", 0)
+    assert str(Address.parse("[::1]:9400", "--http", 9400)) == "[::1]:9400"
 
 
 @pytest.fixture

@@ -15,12 +15,13 @@ from typing import cast
 from confluent_kafka import Message
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from rollbook.processors.address import Address
 from rollbook.processors.dashboard.metrics import ReaderFigures, RunFigures, RunMetrics
 from rollbook.processors.freshness import snapshot
 from rollbook.processors.host import watch
 from rollbook.processors.host.batch import Batch
 from rollbook.processors.host.clock import SystemClock
-from rollbook.processors.host.endpoint import Address, Endpoint
+from rollbook.processors.host.endpoint import Endpoint
 from rollbook.processors.host.health import Health
 from rollbook.processors.host.metrics import Metrics
 from rollbook.processors.metric import MOST_RUNS

@@ -13,10 +13,10 @@ from urllib.parse import quote
 import pytest
 
 from rollbook.infra.settings import Settings
+from rollbook.processors.address import Address
 from rollbook.processors.dashboard.access import Access, is_from_elsewhere
 from rollbook.processors.dashboard.answering import CONTENT_POLICY
 from rollbook.processors.dashboard.guard import FORM_S
-from rollbook.processors.dashboard.listening import Address
 from rollbook.processors.dashboard.web import MOST_CONNECTIONS
 from rollbook.schemas.errors import BadInput
 from rollbook.tests.processors.dashboard.serving import Served, command, dashboard, end, environment
@@ -49,7 +49,7 @@ def locked() -> Iterator[Served]:
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(BadInput, match="--listen"):
-        Address.parse(text)
+        Address.parse(text, "--listen", 9401)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_what_is_no_address_is_refused(text: str) -> None:
     ],
 )
 def test_only_loopback_goes_without_a_token(text: str, loopback: bool) -> None:
-    address = Address.parse(text)
+    address = Address.parse(text, "--listen", 9401)
     assert address.is_loopback is loopback
     assert str(address) == text
     if loopback:
