@@ -1,4 +1,4 @@
-"""A training loop of one's own with every call of the ledger in its place: `python examples/home_made.py`.
+"""A training loop of one's own with every call of the ledger in its place: `python examples/home_made.py [RUN]`.
 
 The "model" is one row of logits, so that nothing but numpy is needed; the loop is a real one: it generates one batch
 ahead, so that all rows but the first ones are one policy old, admits them by their drift, takes GRPO steps, and exports
@@ -8,6 +8,7 @@ It needs a cluster with a processor: `rollbook broker start`, `rollbook topics c
 """
 
 import hashlib
+import sys
 
 import numpy as np
 import numpy.typing as npt
@@ -208,7 +209,7 @@ def train(settings: Settings, run_id: str) -> Floats:
 
 
 if __name__ == "__main__":
-    RUN = f"home-made-{new_id()}"
+    RUN = sys.argv[1] if len(sys.argv) > 1 else f"home-made-{new_id()}"
     train(Settings.from_env(), RUN)
     print(f"look at it with `rollbook ledger --run {RUN}`, replay it with")
     print(f"  rollbook materialize --run {RUN} --out bundles && rollbook replay --chain bundles")
