@@ -21,7 +21,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.settings import SERVERS_VARIABLE, Settings
-from rollbook.infra.topics import create_topics
+from rollbook.infra.topics.topics import create_topics
 from rollbook.producers import new_id
 from rollbook.producers.trl import LedgerMixin, LedgerRun
 

@@ -16,6 +16,16 @@ from rollbook.schemas.errors import BadInput
 _ROOT = Path(__file__).resolve().parents[1]
 
 
+class Task(StrEnum):
+    """What a command is for: the panels of `rollbook --help`, in their order."""
+
+    BEGIN = "Begin"
+    LOOK = "Look at a run"
+    OPERATE = "Operate"
+    KEEP = "Keep, audit and prove what happened"
+    REPLAY = "Replay optimizer steps"
+
+
 class MountKind(StrEnum):
     """What a part's typer app becomes."""
 
@@ -30,6 +40,7 @@ class Mount:
     A command without an example of its own in its help gets this one.
     """
 
+    task: Task
     name: str
     module: str
     kind: MountKind
@@ -47,6 +58,8 @@ class Mount:
         group.name = self.name
         for command in (group, *group.commands.values()):
             command.epilog = command.epilog or f"Example: rollbook {self.example}"
+            command.help = _in_paragraphs(command.help)
+            _show_flags_as_such(command)
             if command.callback is not None:
                 command.callback = _with_text(command.callback)
         if self.kind is MountKind.GROUP:
@@ -55,6 +68,25 @@ class Mount:
         command = next(iter(named.values())) if len(named) == 1 else named[self.name]
         command.name = self.name
         return command
+
+
+def _in_paragraphs(text: str | None) -> str:
+    """Lines are the source code's: the terminal breaks paragraphs anew, to its own width."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in (text or "").split("\n\n"))
+
+
+def _show_flags_as_such(command: Any) -> None:
+    """A flag takes no value, and typer shows it with the type of one."""
+    for parameter in command.params:
+        _without_type(parameter)
+    get_help_option = command.get_help_option
+    command.get_help_option = lambda context: _without_type(get_help_option(context))
+
+
+def _without_type(parameter: Any) -> Any:
+    if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+        parameter.metavar = ""
+    return parameter
 
 
 def _with_text(callback: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,7 +128,12 @@ class LazyGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """For listings: a stand-in with the help line."""
         mount = self.mounts.get(cmd_name)
-        return super().get_command(ctx, cmd_name) if mount is None else TyperCommand(mount.name, help=mount.help)
+        if mount is None:
+            return super().get_command(ctx, cmd_name)
+        return TyperCommand(mount.name, help=mount.help, rich_help_panel=mount.task)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return [_without_type(parameter) for parameter in super().get_params(ctx)]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """For running, and for completing what comes after the name: the real command."""

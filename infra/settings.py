@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
@@ -53,6 +54,23 @@ CAPTURE_VARIABLES: Mapping[str, str] = {
     CAPTURE_ROLLOUTS_VARIABLE: "RELAX_REPLAY_CAPTURE_ROLLOUTS",
 }
 """Ours, and the name that trainers may have set already: it counts where ours is not set, and empty is unset there."""
+TOKEN_VARIABLE = "ROLLBOOK_DASHBOARD_TOKEN"
+CACHE_VARIABLE = "ROLLBOOK_CACHE_DIR"
+DATA_VARIABLE = "ROLLBOOK_DATA_DIR"
+TRACEBACK_VARIABLE = "ROLLBOOK_TRACEBACK"
+VARIABLES = (
+    SERVERS_VARIABLE,
+    PREFIX_VARIABLE,
+    FILE_VARIABLE,
+    *CAPTURE_VARIABLES,
+    TOKEN_VARIABLE,
+    CACHE_VARIABLE,
+    DATA_VARIABLE,
+    TRACEBACK_VARIABLE,
+)
+"""All by name, but for those of librdkafka's settings."""
+_OURS = "ROLLBOOK_"
+_NEARLY = 0.65
 
 _PLACE = "the cluster has a variable of its own, ROLLBOOK_BOOTSTRAP_SERVERS"
 _READING = "rollbook reads committed records from the offsets that it knows"
@@ -191,8 +209,9 @@ class Settings:
     @staticmethod
     def from_env(environ: Mapping[str, str] | None = None) -> "Settings":
         """Read the environment; unset means the default, empty is an error. A variable for a librdkafka setting counts
-        more than the file's line for it."""
+        more than the file's line for it. Raises BadInput also for a variable whose name is nearly one of ours."""
         env = os.environ if environ is None else environ
+        check_names(env)
         kafka = {**dict(_kafka_of_file(env)), **dict(_kafka_of_variables(env))}
         return Settings(
             bootstrap_servers=env.get(SERVERS_VARIABLE, DEFAULT_BOOTSTRAP_SERVERS).strip(),
@@ -212,6 +231,7 @@ class Variable:
 def capture_variables(environ: Mapping[str, str] | None = None) -> Mapping[str, Variable]:
     """What is set of `CAPTURE_VARIABLES`, by our names. What the values mean is capture's to say."""
     env = os.environ if environ is None else environ
+    check_names(env)
     found = {}
     for ours, theirs in CAPTURE_VARIABLES.items():
         if ours in env:
@@ -221,14 +241,35 @@ def capture_variables(environ: Mapping[str, str] | None = None) -> Mapping[str, 
     return found
 
 
+def check_names(env: Mapping[str, str]) -> None:
+    """Refuse what is a slip of the pen for one of our variables: its setting would silently not be in force.
+
+    A name that resembles none of ours is somebody else's business.
+    """
+    for name in env:
+        if name.startswith(_OURS) and name not in VARIABLES and not name.startswith(KAFKA_VARIABLE):
+            meant = _meant_by(name.removeprefix(_OURS))
+            if meant:
+                raise BadInput(f"{_quoted(name)} is no variable of rollbook: set {meant} instead, or unset it")
+
+
+def _meant_by(rest: str) -> str:
+    """Compared is what comes after the beginning that all have."""
+    first, _, setting = rest.partition("_")
+    if setting and get_close_matches(first, ("KAFKA",), cutoff=_NEARLY):
+        return f"{KAFKA_VARIABLE}{setting}"
+    nearest = get_close_matches(rest, [name.removeprefix(_OURS) for name in VARIABLES], n=1, cutoff=_NEARLY)
+    return f"{_OURS}{nearest[0]}" if nearest else ""
+
+
 def cache_dir() -> Path:
     """Where fetched and verified files live (`ROLLBOOK_CACHE_DIR`): safe to delete, they are fetched again."""
-    return Path(os.environ.get("ROLLBOOK_CACHE_DIR") or platformdirs.user_cache_path("rollbook")).absolute()
+    return Path(os.environ.get(CACHE_VARIABLE) or platformdirs.user_cache_path("rollbook")).absolute()
 
 
 def data_dir() -> Path:
     """Where data that must survive lives, such as the broker's logs (`ROLLBOOK_DATA_DIR`)."""
-    return Path(os.environ.get("ROLLBOOK_DATA_DIR") or platformdirs.user_data_path("rollbook")).absolute()
+    return Path(os.environ.get(DATA_VARIABLE) or platformdirs.user_data_path("rollbook")).absolute()
 
 
 def variable_for(setting: str) -> str:

@@ -7,9 +7,12 @@ with Trainer(settings, run_id, "learner-0") as trainer:
         ...
 """
 
-from rollbook.producers.client import Options
-from rollbook.producers.coordinator import Coordinator
-from rollbook.producers.epochs import current_epoch
+from rollbook.producers.clients.client import Options
+from rollbook.producers.clients.coordinator import Coordinator
+from rollbook.producers.clients.reward import Reward, RewardService
+from rollbook.producers.clients.rollout import RolloutWorker
+from rollbook.producers.clients.segments import SegmentArrays
+from rollbook.producers.clients.trainer import OnUnavailable, Trainer
 from rollbook.producers.errors import (
     ClientBroken,
     ClientClosed,
@@ -29,23 +32,20 @@ from rollbook.producers.errors import (
     UpdateInDoubt,
     WrongEnforcement,
 )
-from rollbook.producers.facts import ObservedRow
-from rollbook.producers.freshness import FreshnessReader
-from rollbook.producers.handle import UpdateHandle
 from rollbook.producers.identity import new_id, new_identity
-from rollbook.producers.loading import LoadedSegment, LoadedTrajectory
-from rollbook.producers.observed import ObservedUpdate
-from rollbook.producers.observing import ObservingTrainer
-from rollbook.producers.outbox import Counters
-from rollbook.producers.payloads import read_payload
-from rollbook.producers.phase import Phase
-from rollbook.producers.recording import RowArrays, StepArrays
-from rollbook.producers.redaction import Redaction, Treatment
-from rollbook.producers.reward import Reward, RewardService
-from rollbook.producers.rollout import RolloutWorker
-from rollbook.producers.segments import SegmentArrays
-from rollbook.producers.trainer import OnUnavailable, Trainer
-from rollbook.producers.update import Update
+from rollbook.producers.observing.facts import ObservedRow
+from rollbook.producers.observing.observed import ObservedUpdate
+from rollbook.producers.observing.trainer import ObservingTrainer
+from rollbook.producers.reading.epochs import current_epoch
+from rollbook.producers.reading.freshness import FreshnessReader
+from rollbook.producers.reading.loading import LoadedSegment, LoadedTrajectory
+from rollbook.producers.reading.payloads import read_payload
+from rollbook.producers.redaction.policy import Redaction, Treatment
+from rollbook.producers.sending.outbox import Counters
+from rollbook.producers.updates.handle import UpdateHandle
+from rollbook.producers.updates.phase import Phase
+from rollbook.producers.updates.recording import RowArrays, StepArrays
+from rollbook.producers.updates.update import Update
 
 __all__ = [
     "ClientBroken",

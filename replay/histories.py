@@ -26,6 +26,7 @@ from rollbook.replay.audit.whatif import what_if
 from rollbook.replay.audit.whatif_report import WhatIfReport
 from rollbook.replay.diff.diff import RunIn, diff_runs
 from rollbook.replay.diff.result import DiffReport
+from rollbook.replay.engine.selection import Selection
 from rollbook.replay.history.arguments import Place, path_of, paths_of, texts_of
 from rollbook.replay.history.export import Exported, export
 from rollbook.replay.history.file import FileLog
@@ -41,12 +42,11 @@ from rollbook.replay.materialize.walk import wanted_of
 from rollbook.replay.prove.asked import Asked
 from rollbook.replay.prove.proof import Proof
 from rollbook.replay.prove.prove import OfPolicy, prove
-from rollbook.replay.selection import Selection
 from rollbook.replay.survivorship.result import SurvivorshipReport
 from rollbook.replay.survivorship.survey import survey
-from rollbook.replay.text import visible
 from rollbook.replay.updates.replayed import ReplayedUpdate, Total, replay_history
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.text import visible
 
 Source = Place
 """An exported file, or an offset range such as `lifecycle:0:0-5000`."""

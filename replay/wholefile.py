@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput, EnvironmentFault
+from rollbook.schemas.text import visible
 
 
 def check_place(path: Path, starts: Mapping[str, str], what: str) -> None:

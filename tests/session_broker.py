@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.settings import Settings
-from rollbook.infra.topics import create_topics, delete_topics
+from rollbook.infra.topics.topics import create_topics, delete_topics
 from rollbook.schemas.errors import EnvironmentFault
 
 _SOCKET_VARIABLE = "ROLLBOOK_TEST_BROKER_SOCKET"

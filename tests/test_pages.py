@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rollbook.infra.cli import MOUNTS
 from rollbook.infra.lazy import MountKind
+from rollbook.infra.mounts import MOUNTS
 from rollbook.infra.reference.markdown import anchor
 from rollbook.processors.reasons import Reason
 

@@ -19,8 +19,8 @@ from rollbook.infra.broker.probe import answering_cluster
 from rollbook.infra.broker.process import ProcessId, start_detached
 from rollbook.infra.broker.storage import cluster_id, make_directory
 from rollbook.infra.settings import data_dir
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import EnvironmentFault
+from rollbook.schemas.text import visible
 
 DEFAULT_PORT = 9092
 _STOP_TIMEOUT_S = 20.0

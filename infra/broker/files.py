@@ -19,8 +19,8 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 
 from rollbook.infra.broker.lock import Jar, KafkaLock, read_lock
 from rollbook.infra.settings import cache_dir
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import EnvironmentFault
+from rollbook.schemas.text import visible
 
 _FETCHERS = 6
 _TIMEOUT_S = 30

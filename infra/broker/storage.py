@@ -9,8 +9,8 @@ from rollbook.infra.broker.config import NodeLayout, unusable_in
 from rollbook.infra.broker.files import BrokerFiles
 from rollbook.infra.broker.jvm import java_command
 from rollbook.infra.broker.process import java_environment
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput, EnvironmentFault
+from rollbook.schemas.text import visible
 
 _FORMAT_TIMEOUT_S = 60
 

@@ -10,7 +10,7 @@ from rollbook.infra.broker.daemon import start_daemon
 from rollbook.infra.broker.files import broker_files
 from rollbook.infra.demo.folder import RunFolder
 from rollbook.infra.settings import FILE_VARIABLE, SERVERS_VARIABLE, Settings, variable_for
-from rollbook.infra.topics import create_topics
+from rollbook.infra.topics.topics import create_topics
 from rollbook.schemas.errors import BadInput
 
 

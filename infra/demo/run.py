@@ -23,14 +23,14 @@ from rollbook.infra.demo.progress import Display
 from rollbook.infra.demo.topics import last_freshness, watch_again
 from rollbook.infra.settings import Settings
 from rollbook.producers import current_epoch
-from rollbook.replay.chain import replay_chain
+from rollbook.replay.engine.chain import replay_chain
+from rollbook.replay.engine.result import Verdict
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.replay.materialize.materialize import Wanted, materialize
 from rollbook.replay.materialize.report import NotWritten
-from rollbook.replay.result import Verdict
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.schemas.records.decision import Decision, FreshnessSnapshot, Outcome
+from rollbook.schemas.text import visible
 
 _LOOK_S = 0.1
 _ELSE = "name another one with --out"

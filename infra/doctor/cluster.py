@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rollbook.infra.doctor.facts import Facts, Finding, Level
 from rollbook.infra.settings import DECISION_MAX_BYTES
-from rollbook.infra.topic_table import min_insync, replication_for
+from rollbook.infra.topics.table import min_insync, replication_for
 from rollbook.processors.host.loop import DEFAULT_SESSION_TIMEOUT_MS
 from rollbook.processors.host.transaction import LONG_MS
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from rollbook.infra.settings import Settings, Topic
-from rollbook.infra.topics import TopicProblem, TopicState
+from rollbook.infra.topics.topics import TopicProblem, TopicState
 from rollbook.processors.ledger.store import Run
 
 

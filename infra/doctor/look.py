@@ -15,8 +15,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
     ResourceType,
 )
 
-from rollbook.infra.acl_table import INTERNAL
-from rollbook.infra.admin import connect
 from rollbook.infra.doctor.facts import (
     Broker,
     Copies,
@@ -29,7 +27,9 @@ from rollbook.infra.doctor.facts import (
     Waiting,
 )
 from rollbook.infra.settings import Settings, Topic
-from rollbook.infra.topics import check_topics, describe_topics
+from rollbook.infra.topics.acl_table import INTERNAL
+from rollbook.infra.topics.admin import connect
+from rollbook.infra.topics.topics import check_topics, describe_topics
 from rollbook.processors.host.clients import group_id
 from rollbook.processors.ledger.rebuild import Rebuild
 from rollbook.processors.ledger.store import Run

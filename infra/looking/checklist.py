@@ -15,9 +15,9 @@ from rollbook.infra.looking.show import counted
 from rollbook.infra.settings import Topic
 from rollbook.processors.ledger.store import Run
 from rollbook.processors.reasons import Reason
-from rollbook.replay.text import plural
 from rollbook.schemas.records.ledger import TrajectoryStatus, UpdateStatus
 from rollbook.schemas.records.run import DriftGate
+from rollbook.schemas.text import plural
 
 
 class Verdict(StrEnum):

@@ -9,10 +9,10 @@ from itertools import islice
 from rollbook.infra.looking.place import Place
 from rollbook.processors.reasons import Reason
 from rollbook.replay.history.decisions import Decided
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.decision import Decision, Outcome
 from rollbook.schemas.registry import LIFECYCLE
+from rollbook.schemas.text import visible
 
 _PAUSE_S = 0.2
 

@@ -7,8 +7,8 @@ from rich.table import Table
 
 from rollbook.infra.looking.show import cell, console, figure, shown
 from rollbook.replay.history.decisions import Decided
-from rollbook.replay.text import plural
 from rollbook.schemas.records.decision import Decision, ItemDecision
+from rollbook.schemas.text import plural
 
 _REASONS_SHOWN = 4
 _COLUMNS = ("sequence", "offset", "record", "outcome", "reason", "subject", "update", "items")

@@ -4,11 +4,11 @@ from rollbook.infra.looking.place import Place
 from rollbook.infra.looking.show import counted, maybe, print_figures, print_table
 from rollbook.infra.settings import Topic
 from rollbook.replay.history.source import StoredRecord
-from rollbook.replay.text import plural
 from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode_as
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.decision import DriftBin, FreshnessSnapshot, WorkerReport
+from rollbook.schemas.text import plural
 
 
 def newest_snapshot(place: Place) -> FreshnessSnapshot:

@@ -9,9 +9,9 @@ from rollbook.processors.ledger.fold import STRAYS
 from rollbook.replay.history.decisions import DecisionLog
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.replay.history.source import LogSource
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import AnswerNo
 from rollbook.schemas.partition import partition_of
+from rollbook.schemas.text import visible
 
 
 @dataclass(frozen=True, slots=True)

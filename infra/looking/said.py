@@ -1,13 +1,13 @@
 """What a record says in its own fields, in a few words; of one trajectory where it names many."""
 
 from rollbook.infra.looking.show import figure
-from rollbook.replay.text import plural
 from rollbook.schemas.records import policy as p
 from rollbook.schemas.records import reward as w
 from rollbook.schemas.records import rollout as g
 from rollbook.schemas.records import update as u
 from rollbook.schemas.records.common import Lifecycle, TrajectoryIdentity
 from rollbook.schemas.records.run import RunConfigured
+from rollbook.schemas.text import plural
 
 
 def said(record: Lifecycle, trajectory_id: str | None = None) -> str:

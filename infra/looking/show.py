@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rollbook.replay.text import visible
+from rollbook.schemas.text import visible
 
 _LONGEST = 4_096
 """Of a text that a decision has; a cut id is no id."""

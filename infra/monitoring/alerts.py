@@ -1,4 +1,4 @@
-"""The alerts: ONE table. The rules file is written from it; docs/monitoring.md says of each what to do.
+"""The alerts: ONE table. The rules file is written from it; docs/incidents.md says of each what to do.
 
 What is of a run is told by the dashboard, what is of the processor by the processor itself.
 """
@@ -51,7 +51,7 @@ class Alert:
 
     @property
     def anchor(self) -> str:
-        """Its heading in docs/monitoring.md."""
+        """Its heading in docs/incidents.md."""
         return self.name.lower()
 
 

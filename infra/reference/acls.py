@@ -1,8 +1,8 @@
 """The page of the access rights: what each role may do, and why."""
 
-from rollbook.infra.acl_table import ABOUT, RIGHTS, Named, Resource, Right, Role
 from rollbook.infra.reference.markdown import code, page, table
 from rollbook.infra.settings import DEFAULT_TOPIC_PREFIX, Settings
+from rollbook.infra.topics.acl_table import ABOUT, RIGHTS, Named, Resource, Right, Role
 
 
 def acls() -> str:
@@ -13,8 +13,8 @@ def acls() -> str:
         blocks += [f"## {role}", f"{ABOUT[role].capitalize()}.", table(("of", "operations", "why"), rows)]
     return page(
         "Access rights",
-        f"From `infra/acl_table.py`, with the prefix {code(DEFAULT_TOPIC_PREFIX)}. `rollbook topics acl` prints them "
-        "as commands for Kafka's own tool; with `--apply` it sets them. Kafka judges by topic and not by record: "
+        f"From `infra/topics/acl_table.py`, with the prefix {code(DEFAULT_TOPIC_PREFIX)}. `rollbook topics acl` prints "
+        "them as commands for Kafka's own tool; with `--apply` it sets them. Kafka judges by topic and not by record: "
         "whoever may write `lifecycle` may write any record there.",
         *blocks,
     )

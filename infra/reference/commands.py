@@ -7,8 +7,9 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from rollbook.infra.cli import MOUNTS, app
+from rollbook.infra.cli import app
 from rollbook.infra.lazy import MountKind
+from rollbook.infra.mounts import MOUNTS
 from rollbook.infra.reference.markdown import code, page, table
 
 

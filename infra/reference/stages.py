@@ -1,11 +1,11 @@
 """The pages of replay's stages: the table, and one page a stage."""
 
+from rollbook.infra.reference.formulas import FORMULAS
 from rollbook.infra.reference.markdown import code, fenced, page, table
 from rollbook.replay.bundle.model import StageId
-from rollbook.replay.formulas import FORMULAS
-from rollbook.replay.stage import Input, Output, Stage
-from rollbook.replay.stages import STAGES
-from rollbook.replay.topologies import KNOWN_ESTIMATORS, SUPPORTED_ESTIMATORS
+from rollbook.replay.stages.stage import Input, Output, Stage
+from rollbook.replay.stages.table import STAGES
+from rollbook.replay.stages.topologies import KNOWN_ESTIMATORS, SUPPORTED_ESTIMATORS
 
 
 def stage_file(stage: StageId) -> str:
@@ -30,8 +30,8 @@ def stages() -> str:
     estimators = ((code(name), meaning) for name, meaning in KNOWN_ESTIMATORS.items())
     return page(
         "Stages",
-        "From `replay/stages.py`, in the order of the chain: a recomputed value feeds the next stage, and where it "
-        "agrees with the recorded one the latter does, so that no rounding adds up.",
+        "From `replay/stages/table.py`, in the order of the chain: a recomputed value feeds the next stage, and where "
+        "it agrees with the recorded one the latter does, so that no rounding adds up.",
         table(("stage", "version", "capability", "scope", "inputs", "outputs", "tolerance"), rows),
         "Equal is |recomputed - recorded| <= atol + rtol * |recorded|, with the tolerance of the bundle where it "
         "states one; a field that it lists in `exact_fields` has none. What float32 rounding may do beyond that is on "

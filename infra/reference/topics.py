@@ -2,7 +2,7 @@
 
 from rollbook.infra.reference.markdown import code, page, table
 from rollbook.infra.settings import DEFAULT_TOPIC_PREFIX
-from rollbook.infra.topic_table import TOPIC_TABLE, Partitioning
+from rollbook.infra.topics.table import TOPIC_TABLE, Partitioning
 
 _PARTITIONS = {
     Partitioning.RUNS: "those of the runs: one number, fixed for ever",
@@ -23,7 +23,7 @@ def topics() -> str:
         ]
     return page(
         "Topics",
-        f"From `infra/topic_table.py`. Each name gets the prefix ({code(DEFAULT_TOPIC_PREFIX)} by default). "
+        f"From `infra/topics/table.py`. Each name gets the prefix ({code(DEFAULT_TOPIC_PREFIX)} by default). "
         "`rollbook topics create` makes them so, `rollbook topics describe` compares. With three nodes or more there "
         "are three copies, of which two must be in sync.",
         *blocks,

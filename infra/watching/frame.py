@@ -10,9 +10,9 @@ from rollbook.infra.watching.page import Tone, beside, fit, flowed, joined, said
 from rollbook.infra.watching.sections import open_updates, ready, refused, workers
 from rollbook.infra.watching.seen import Seen
 from rollbook.processors.dashboard.answers import Reading
-from rollbook.replay.text import plural
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.decision import FreshnessSnapshot
+from rollbook.schemas.text import plural
 
 _BESIDE = 76
 """Columns from which sections stand beside each other."""

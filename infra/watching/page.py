@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from rollbook.infra.watching.charts import Ink
-from rollbook.replay.text import visible
+from rollbook.schemas.text import visible
 
 _LONGEST = 200
 _GAP = "   "

@@ -8,9 +8,9 @@ from pydantic_core import to_jsonable_python
 from rollbook.infra.watching.charts import age, rate, share
 from rollbook.infra.watching.seen import Seen
 from rollbook.processors.dashboard.answers import Reading
-from rollbook.replay.text import plural, visible
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.decision import FreshnessSnapshot
+from rollbook.schemas.text import plural, visible
 
 
 def line(seen: Seen) -> str:

@@ -19,11 +19,11 @@ from rollbook.infra.watching.leases import Leases
 from rollbook.infra.watching.seen import Seen
 from rollbook.infra.watching.tape import SECONDS, Tape
 from rollbook.processors.dashboard.answers import Reading
-from rollbook.processors.dashboard.clients import Faults, asker, follower
-from rollbook.processors.dashboard.course import Anew, Course
+from rollbook.processors.dashboard.fold.view import Stored
+from rollbook.processors.dashboard.reading.clients import Faults, asker, follower
+from rollbook.processors.dashboard.reading.course import Anew, Course
+from rollbook.processors.dashboard.reading.survey import Found, Missing, Place, Survey
 from rollbook.processors.dashboard.shared import Shared, Standing
-from rollbook.processors.dashboard.survey import Found, Missing, Place, Survey
-from rollbook.processors.dashboard.view import Stored
 from rollbook.schemas.errors import EnvironmentFault
 from rollbook.schemas.partition import partition_of
 

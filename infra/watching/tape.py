@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 
 from rollbook.infra.watching.seen import Minutes, Second
 from rollbook.processors.dashboard.answers import Size
-from rollbook.processors.dashboard.counting import DECISIONS, DRIFT, REFUSED, STAGE
-from rollbook.processors.dashboard.places import Times
-from rollbook.processors.dashboard.view import Stored, View
-from rollbook.processors.dashboard.windows import KEPT, Counts
-from rollbook.replay.text import plural
+from rollbook.processors.dashboard.fold.counting import DECISIONS, DRIFT, REFUSED, STAGE
+from rollbook.processors.dashboard.fold.places import Times
+from rollbook.processors.dashboard.fold.view import Stored, View
+from rollbook.processors.dashboard.fold.windows import KEPT, Counts
 from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode_as
 from rollbook.schemas.records.decision import FreshnessSnapshot
+from rollbook.schemas.text import plural
 
 SECONDS = KEPT[Size.SECOND]
 _MOST_REFUSALS = 50

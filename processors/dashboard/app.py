@@ -17,15 +17,15 @@ import faust
 from faust.app.base import BootStrategy
 
 from rollbook.infra.settings import Settings
-from rollbook.processors.dashboard.access import Access
 from rollbook.processors.dashboard.exposition import Exposition
-from rollbook.processors.dashboard.lookup import Lookup
-from rollbook.processors.dashboard.pages import Pages
-from rollbook.processors.dashboard.reader import Reader
+from rollbook.processors.dashboard.reading.reader import Reader
 from rollbook.processors.dashboard.shared import Shared
-from rollbook.processors.dashboard.stream import Frames, Streams
 from rollbook.processors.dashboard.supervisor import Supervisor
-from rollbook.processors.dashboard.web import Web
+from rollbook.processors.dashboard.web.access import Access
+from rollbook.processors.dashboard.web.lookup import Lookup
+from rollbook.processors.dashboard.web.pages import Pages
+from rollbook.processors.dashboard.web.server import Web
+from rollbook.processors.dashboard.web.stream import Frames, Streams
 
 logger = logging.getLogger("rollbook.dashboard")
 

@@ -5,9 +5,9 @@ import time
 from collections.abc import Iterator
 
 from rollbook.processors.dashboard.answers import Reading
+from rollbook.processors.dashboard.fold.places import Times
+from rollbook.processors.dashboard.fold.run import RunView
 from rollbook.processors.dashboard.metrics import ReaderFigures, RunFigures, RunMetrics
-from rollbook.processors.dashboard.places import Times
-from rollbook.processors.dashboard.run import RunView
 from rollbook.processors.dashboard.shared import Shared
 
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from rollbook.infra.settings import Settings
 from rollbook.processors.dashboard.answers import Decisions, Frame, Now, Reading, Runs, Series, Size, Status
-from rollbook.processors.dashboard.view import Remembered, Stored, View
+from rollbook.processors.dashboard.fold.view import Remembered, Stored, View
 
 T = TypeVar("T")
 

@@ -4,15 +4,15 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from rollbook.producers.command import Command
 from rollbook.producers.errors import OutOfOrder
-from rollbook.producers.facts import Done, Facts
-from rollbook.producers.holdings import UNUSED
+from rollbook.producers.observing.facts import Done, Facts
+from rollbook.producers.sending.command import Command
 from rollbook.producers.trl.clients import REWARDED, Clients, arrived, observed
 from rollbook.producers.trl.facts import Generation, StepFacts
 from rollbook.producers.trl.recording import step_arrays
 from rollbook.producers.trl.resuming import Resumed, Standing, tell_again, train_again
-from rollbook.producers.update import Update
+from rollbook.producers.updates.holdings import UNUSED
+from rollbook.producers.updates.update import Update
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.update import Checkpoint, Disposition, ReserveItem, ReserveMode
 

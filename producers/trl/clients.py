@@ -5,20 +5,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from rollbook.producers.client import Client
-from rollbook.producers.coordinator import Coordinator
-from rollbook.producers.epochs import current_epoch
+from rollbook.producers.clients.client import Client
+from rollbook.producers.clients.coordinator import Coordinator
+from rollbook.producers.clients.reward import Reward, RewardService
+from rollbook.producers.clients.rollout import RolloutWorker
+from rollbook.producers.clients.segments import SegmentArrays
+from rollbook.producers.clients.trainer import Trainer
 from rollbook.producers.errors import OutOfOrder
-from rollbook.producers.facts import ObservedRow
-from rollbook.producers.reward import Reward, RewardService
-from rollbook.producers.rollout import RolloutWorker
-from rollbook.producers.segments import SegmentArrays
-from rollbook.producers.trainer import Trainer
+from rollbook.producers.observing.facts import ObservedRow
+from rollbook.producers.reading.epochs import current_epoch
+from rollbook.producers.reading.verdicts import Verdicts
 from rollbook.producers.trl.facts import Conditions, Generation, RowFacts
 from rollbook.producers.trl.resuming import Resumed, Standing, standing, start_again, tell
 from rollbook.producers.trl.run import LedgerRun
 from rollbook.producers.trl.spans import spans_of
-from rollbook.producers.verdicts import Verdicts
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.decision import Decision, Outcome

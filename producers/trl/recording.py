@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from rollbook.producers.recording import RowArrays, StepArrays
 from rollbook.producers.trl.conventions import ASYNC, TOKEN_LOSSES, conventions_of
 from rollbook.producers.trl.facts import Conditions, StepFacts
 from rollbook.producers.trl.scalars import scalars_of
+from rollbook.producers.updates.recording import RowArrays, StepArrays
 from rollbook.schemas.records.payload import ArrayName, Cohort, CohortMember, GrpoConfig, Kernel, OldSource, World
 
 _ROW_LOSSES = frozenset({"grpo", "sapo", "luspo"})

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from rollbook.infra.settings import Settings
-from rollbook.producers.command import Command
+from rollbook.producers.clients.trainer import Trainer
 from rollbook.producers.errors import StartAnew
-from rollbook.producers.facts import Done, Facts, ObservedRow
 from rollbook.producers.identity import new_id
-from rollbook.producers.ledger_topic import read_states
-from rollbook.producers.trainer import Trainer
+from rollbook.producers.observing.facts import Done, Facts, ObservedRow
+from rollbook.producers.reading.ledger_topic import read_states
+from rollbook.producers.sending.command import Command
 from rollbook.producers.trl.run import LedgerRun
 from rollbook.producers.trl.saved import NotOurs, OpenPart, Saved, check, read, read_steps
 from rollbook.schemas.records.common import LearnerRef, PolicyRef

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from rollbook.infra.settings import Settings
-from rollbook.producers.client import Options
+from rollbook.producers.clients.client import Options
 from rollbook.producers.trl.facts import StepFacts
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.run import Enforcement

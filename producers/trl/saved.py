@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field, ValidationError
 
-from rollbook.producers.facts import ObservedRow
+from rollbook.producers.observing.facts import ObservedRow
 from rollbook.schemas.codec import decode_as, encode
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.common import PolicyRef

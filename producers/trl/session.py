@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rollbook.producers.facts import ObservedRow
 from rollbook.producers.identity import new_id
-from rollbook.producers.recording import recording_of
+from rollbook.producers.observing.facts import ObservedRow
 from rollbook.producers.trl.books import Books, GateBooks, ObserveBooks
 from rollbook.producers.trl.clients import observed
 from rollbook.producers.trl.facts import Completion, Conditions, Generation, MicroStep, StepFacts, in_groups
@@ -16,6 +15,7 @@ from rollbook.producers.trl.resuming import Resumed
 from rollbook.producers.trl.run import LedgerRun
 from rollbook.producers.trl.saved import OpenPart, Saved, write
 from rollbook.producers.trl.watcher import Watcher
+from rollbook.producers.updates.recording import recording_of
 from rollbook.schemas.errors import AnswerNo
 from rollbook.schemas.records.common import LearnerRef, PolicyRef
 from rollbook.schemas.records.payload import StepRecording

@@ -16,8 +16,8 @@ from rollbook.replay.history.container import AnchorNote
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import LogSource
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.text import visible
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from rollbook.replay.history.narrowed import narrowed_to
 from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import Bounds, LogSource
-from rollbook.replay.text import plural, visible
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.partition import partition_of
+from rollbook.schemas.text import plural, visible
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,12 +25,12 @@ from rollbook.replay.materialize.form import BundleFormat, Form
 from rollbook.replay.materialize.provenance import Position, provenance_path
 from rollbook.replay.materialize.publish import publish
 from rollbook.replay.materialize.walk import Wanted, walk
-from rollbook.replay.text import plural, visible
 from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode, decode_as
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.decision import Outcome
 from rollbook.schemas.records.rollout import Generated
 from rollbook.schemas.records.update import Commit, RecordingSealed
+from rollbook.schemas.text import plural, visible
 
 _MOST = 20
 _NONE = "nothing"

@@ -9,9 +9,9 @@ from rollbook.replay.audit.decisions import Derived, Stretch
 from rollbook.replay.audit.findings import Finding, FindingKind
 from rollbook.replay.audit.noted import noted_digest
 from rollbook.replay.history.source import LogSource
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.update import CheckpointSaved
+from rollbook.schemas.text import visible
 
 _REMEMBERED = 65_536
 

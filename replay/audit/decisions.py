@@ -12,11 +12,11 @@ from rollbook.replay.history.decisions import DecisionLog, NotADecision
 from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import Bounds, LogSource, OutOfRange, StoredRecord, place_of
 from rollbook.replay.history.strays import is_stray
-from rollbook.replay.text import visible
 from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode, decode_as, encode
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.common import Lifecycle
 from rollbook.schemas.records.decision import Decision
+from rollbook.schemas.text import visible
 
 _CHAIN_BYTES = 66
 _NO_CHAIN = "0" * 64

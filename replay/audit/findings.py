@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.text import visible
 
 _MOST = 100
 

@@ -15,10 +15,10 @@ from rollbook.replay.bundle.model import Redaction
 from rollbook.replay.history.source import LogSource, read_there
 from rollbook.replay.materialize.form import BundleFormat
 from rollbook.replay.materialize.provenance import Position, Provenance, provenance_path
-from rollbook.replay.text import visible
 from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.update import Admit, Commit, RecordingSealed, Reserve, UpdateStarted
+from rollbook.schemas.text import visible
 
 _PROVENANCE = provenance_path(Path("bundle")).name.removeprefix("bundle")
 _OF_UPDATES = Reserve, Admit, UpdateStarted, Commit, RecordingSealed

@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.source import LogSource, StoredRecord, read_there
-from rollbook.replay.text import plural
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.payload_io import PayloadCorrupt, join
 from rollbook.schemas.records.common import PayloadRef
+from rollbook.schemas.text import plural
 
 T = TypeVar("T")
 _BYTES_AT_ONCE = 32 * 1024 * 1024

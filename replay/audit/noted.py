@@ -2,8 +2,8 @@
 
 import re
 
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.text import visible
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 

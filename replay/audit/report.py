@@ -9,8 +9,8 @@ from typing import Any
 
 from rollbook.replay.audit.audit import AuditReport
 from rollbook.replay.audit.findings import MEANING, Finding
-from rollbook.replay.text import plural, visible
 from rollbook.replay.wholefile import check_place, keep_page
+from rollbook.schemas.text import plural, visible
 
 _STARTS = {
     ".md": "# Audit\n\nMade by ",

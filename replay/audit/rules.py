@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.run import Admission, DriftGate, LagUnit
+from rollbook.schemas.text import visible
 from rollbook.schemas.types import ContractViolation
 
 _NUMBERS: dict[str, type[int] | type[float]] = {"max_lag": int, "max_mean_abs_log_ratio": float}

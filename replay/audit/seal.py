@@ -15,8 +15,8 @@ from rollbook.replay.history.export import Exported, export
 from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import LogSource
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput, EnvironmentFault
+from rollbook.schemas.text import visible
 
 
 @dataclass(frozen=True, slots=True)

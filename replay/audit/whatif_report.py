@@ -7,8 +7,8 @@ from typing import Any
 
 from rollbook.processors.reasons import Reason
 from rollbook.replay.history.source import Bounds
-from rollbook.replay.text import plural, visible
 from rollbook.schemas.records.run import Admission
+from rollbook.schemas.text import plural, visible
 
 UNMEASURED = "unmeasured"
 

@@ -4,9 +4,9 @@ from rollbook.replay.audit.decisions import Stretch
 from rollbook.replay.history.decisions import DecisionLog, NotADecision
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.source import LogSource
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.decision import Decision
+from rollbook.schemas.text import visible
 
 
 def check_joined(log: LogSource, stretch: Stretch) -> None:

@@ -16,8 +16,8 @@ from pydantic import Field, ValidationError
 
 from rollbook.replay.bundle.arrays import ArrayLike, integers
 from rollbook.replay.bundle.convention import Part
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.text import visible
 
 _Rank = Annotated[int, Field(ge=0, lt=2**20)]
 _Size = Annotated[int, Field(ge=1, lt=2**48)]

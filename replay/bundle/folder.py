@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rollbook.replay.bundle.problems import CAPTURE_AGAIN, Problem, Refused
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.text import visible
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 

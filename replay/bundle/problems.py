@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.text import visible
 
 CAPTURE_AGAIN = "capture the bundle again"
 _MAX_PROBLEMS_PER_FILE = 20

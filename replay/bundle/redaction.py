@@ -17,7 +17,7 @@ from typing import Final
 from rollbook.replay.bundle.convention import RewardOnly, Unmeasured
 from rollbook.replay.bundle.model import INDEX, MANIFEST, Identity, Index, Producer, Redaction, Sample
 from rollbook.replay.bundle.problems import Problem
-from rollbook.replay.text import visible
+from rollbook.schemas.text import visible
 
 LABEL, PATH, ENDPOINT, SECRET = "label", "path", "endpoint", "secret"
 Policy = Mapping[str, Redaction]

@@ -9,9 +9,9 @@ from typing import Any, NoReturn, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from rollbook.replay.bundle.convention import FROM_FILE
+from rollbook.replay.bundle.masks import lift_masks
 from rollbook.replay.bundle.problems import CAPTURE_AGAIN, Problem, Refused, problems_of
-from rollbook.replay.masks import lift_masks
-from rollbook.replay.text import visible
+from rollbook.schemas.text import visible
 
 M = TypeVar("M", bound=BaseModel)
 

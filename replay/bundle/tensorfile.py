@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollbook.replay.bundle.torchzip import MAX_STORAGE_BYTES, Entry, NotATensorFile, read_entries, write_entries
-from rollbook.replay.text import visible
+from rollbook.schemas.text import visible
 
 Tensor = NDArray[Any]
 

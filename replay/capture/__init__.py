@@ -3,7 +3,6 @@
 `BundleWriter` writes one bundle, `Capture` a running loop's. No torch, Kafka or command line is imported.
 """
 
-from rollbook.replay.bundle.bundle_writer import BundleWriter, Finalized
 from rollbook.replay.bundle.contextparallel import ContextParallel, HeldBy, Order, Scalars, context_parallel
 from rollbook.replay.bundle.convention import (
     Conventions,
@@ -16,7 +15,8 @@ from rollbook.replay.bundle.convention import (
 )
 from rollbook.replay.bundle.model import Capability, Config, Links, Producer, Redaction, StageId, StepBundle, World
 from rollbook.replay.bundle.redaction import DEFAULT_REDACTION, Redactor
-from rollbook.replay.bundle.rows import NotConsumed, Origin, Rows, index_of
+from rollbook.replay.bundle.writing.bundle_writer import BundleWriter, Finalized
+from rollbook.replay.bundle.writing.rows import NotConsumed, Origin, Rows, index_of
 from rollbook.replay.capture.capture import Capture, Counts, Place
 from rollbook.replay.capture.plan import CapturePlan, Choice
 from rollbook.replay.capture.recorded import Recorded

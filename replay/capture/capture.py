@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final
 
-from rollbook.replay.bundle.bundle_writer import BundleWriter
 from rollbook.replay.bundle.model import Producer
 from rollbook.replay.bundle.redaction import Redactor
+from rollbook.replay.bundle.writing.bundle_writer import BundleWriter
 from rollbook.replay.capture.plan import CapturePlan
 from rollbook.replay.capture.recorded import Recorded, copied, size_bytes, writer_of
 from rollbook.schemas.errors import BadInput, RollbookError

@@ -13,8 +13,8 @@ from rollbook.infra.settings import (
     Variable,
     capture_variables,
 )
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.text import visible
 
 _ON = frozenset({"1", "true", "yes", "on"})
 _OFF = frozenset({"0", "false", "no", "off"})

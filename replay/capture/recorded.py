@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from rollbook.replay.bundle.arrays import ArrayLike, nbytes, snapshot
-from rollbook.replay.bundle.bundle_writer import BundleWriter
 from rollbook.replay.bundle.contextparallel import ContextParallel
 from rollbook.replay.bundle.model import Capability, Config, Links, Producer, StageId
 from rollbook.replay.bundle.redaction import Redactor
-from rollbook.replay.bundle.rows import NotConsumed, Origin, Rows, index_of
+from rollbook.replay.bundle.writing.bundle_writer import BundleWriter
+from rollbook.replay.bundle.writing.rows import NotConsumed, Origin, Rows, index_of
 
 _COLUMNS = ("group_index", "response_lengths", "total_lengths", "loss_mask", "raw_rewards", "rewards")
 

@@ -8,15 +8,15 @@ import numpy as np
 
 from rollbook.replay.bundle.bundle import Bundle
 from rollbook.replay.bundle.model import StageId, Tolerance
-from rollbook.replay.compare import compare
 from rollbook.replay.diff.result import Difference, Findings, Left, NotCompared, Side, Value, What
 from rollbook.replay.diff.tasks import CohortOf, TaskRow, TrainedRow
 from rollbook.replay.diff.tokens import first_difference, same_tokens
 from rollbook.replay.diff.update import BundleOf, UpdateOf
+from rollbook.replay.engine.compare import compare
+from rollbook.replay.engine.run import Run, run_of
 from rollbook.replay.history.source import LogSource
-from rollbook.replay.run import Run, run_of
-from rollbook.replay.stage import Output, Stage, Unit
-from rollbook.replay.stages import STAGES
+from rollbook.replay.stages.stage import Output, Stage, Unit
+from rollbook.replay.stages.table import STAGES
 
 _STAGES = [stage for stage in STAGES.values() if not stage.structural]
 _ALONE = np.asarray([1], np.int64)

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from rollbook.replay.diff.result import Difference, DiffReport, DiffVerdict, Side, What
-from rollbook.replay.text import plural, visible
+from rollbook.schemas.text import plural, visible
 
 _MOST_LEFT = 20
 _WHAT = max(map(len, What))

@@ -21,9 +21,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from rollbook.infra.settings import Topic
 from rollbook.replay.history.source import StoredRecord
-from rollbook.replay.text import visible
 from rollbook.schemas.codec import shipped_schemas
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.text import visible
 
 FORMAT = 1
 _HISTORY, _SCHEMAS, _TOTALS = "rollbook.history", "rollbook.schemas", "rollbook.totals"

@@ -19,9 +19,9 @@ from rollbook.replay.history.ranges import OffsetRange, check_apart
 from rollbook.replay.history.referenced import Referenced
 from rollbook.replay.history.source import Bounds, LogSource, StoredRecord, read_there
 from rollbook.replay.history.together import resolved_together
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.schemas.partition import partition_of
+from rollbook.schemas.text import visible
 
 _ALL_OF_RUN = Topic.LIFECYCLE, Topic.DECISIONS, Topic.LEDGER
 OF_RUNS = *_ALL_OF_RUN, Topic.FRESHNESS

@@ -14,8 +14,8 @@ from rollbook.replay.history.container import AnchorNote, Contents, Section, Tot
 from rollbook.replay.history.joined import gap_in, joined
 from rollbook.replay.history.parts import Cursor, Part, check_same, once, overlapping
 from rollbook.replay.history.source import Bounds, OutOfRange, StoredRecord, place_of
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.text import visible
 
 _MAGIC = b"Obj\x01"
 

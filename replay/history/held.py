@@ -9,8 +9,8 @@ from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.joined import gap_in
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import Bounds
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.text import visible
 
 _WHOLE = Topic.LIFECYCLE, Topic.DECISIONS
 """Of these a gap changes what the rest says."""

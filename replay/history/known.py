@@ -10,9 +10,9 @@ from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.ofrun import is_runs_own
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import Bounds, LogSource, NotTheLog, OutOfRange
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.partition import partition_of
+from rollbook.schemas.text import visible
 
 _Place = tuple[str, int, Bounds]
 

@@ -4,8 +4,8 @@ from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.joined import gap_in
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import LogSource
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.text import visible
 
 
 def narrowed_to(log: LogSource, wanted: OffsetRange, run_id: str | None) -> str | None:

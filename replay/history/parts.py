@@ -12,7 +12,7 @@ import fastavro
 from rollbook.replay.history.container import Running, Section, Total, stored
 from rollbook.replay.history.ofrun import is_of_run
 from rollbook.replay.history.source import LogClosed, NotTheLog, StoredRecord
-from rollbook.replay.text import plural, visible
+from rollbook.schemas.text import plural, visible
 
 _READ_BYTES = 64 * 1024
 

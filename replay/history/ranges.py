@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.replay.history.source import Bounds, LogSource, OutOfRange
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.text import visible
 
 _SIDE = r"[0-9]{0,18}|@[0-9A-Za-z:.+-]{1,40}"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

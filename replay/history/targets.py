@@ -16,8 +16,8 @@ from rollbook.replay.history.kafka import KafkaLog
 from rollbook.replay.history.known import check_known
 from rollbook.replay.history.ranges import OffsetRange, check_apart, looks_like_range, parse_range
 from rollbook.replay.history.source import LogSource
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.text import visible
 
 
 @dataclass(frozen=True, slots=True)

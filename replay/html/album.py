@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rollbook.replay.engine import Watch
+from rollbook.replay.engine.engine import Watch
 from rollbook.replay.html.figures import library
 from rollbook.replay.html.page import Shown, spare, write_page
 from rollbook.replay.html.pictures import Gallery

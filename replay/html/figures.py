@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from rollbook.replay.html.pictures import Cell, Picture
-from rollbook.replay.stage import Unit
-from rollbook.replay.text import plural, visible
+from rollbook.replay.stages.stage import Unit
 from rollbook.schemas.errors import EnvironmentFault
+from rollbook.schemas.text import plural, visible
 
 _SMALLEST, _LARGEST = -12.0, 4.0
 _RECORDED, _RECOMPUTED, _WRONG = "#5b7ea4", "#d98f3c", "#b3261e"

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from rollbook.replay.besidetext import details, heading
 from rollbook.replay.bundle.model import COMPLETE, MANIFEST
-from rollbook.replay.handover import Handover
+from rollbook.replay.engine.handover import Handover
+from rollbook.replay.engine.result import Beside, Divergence, Outcome, RankResult, ReplayReport, Verdict
 from rollbook.replay.html.figures import distribution, error_map, errors, script
 from rollbook.replay.html.pictures import Picture
-from rollbook.replay.result import Beside, Divergence, Outcome, RankResult, ReplayReport, Verdict
-from rollbook.replay.stage import Unit
-from rollbook.replay.stages import STAGES
-from rollbook.replay.text import plural, visible
+from rollbook.replay.report.beside import details, heading
+from rollbook.replay.stages.stage import Unit
+from rollbook.replay.stages.table import STAGES
 from rollbook.replay.wholefile import replace_file
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.text import plural, visible
 
 _START = b"<!doctype html"
 _OF_BUNDLE = (MANIFEST, COMPLETE)

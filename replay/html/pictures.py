@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rollbook.replay.bundle.model import StageId
-from rollbook.replay.engine import Compared
-from rollbook.replay.result import FieldResult
-from rollbook.replay.stage import Unit
+from rollbook.replay.engine.engine import Compared
+from rollbook.replay.engine.result import FieldResult
+from rollbook.replay.stages.stage import Unit
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

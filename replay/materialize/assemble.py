@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from rollbook.replay.bundle.drafts import Draft
 from rollbook.replay.bundle.model import ActorStepId, Links, StepBundle
+from rollbook.replay.bundle.writing.drafts import Draft
 from rollbook.replay.materialize.checks import RankStep, Row, contradictions, rank_step
 from rollbook.replay.materialize.conventions import stated
 from rollbook.replay.materialize.draft import drafts_of

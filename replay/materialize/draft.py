@@ -6,7 +6,6 @@ from itertools import chain
 from pydantic import ValidationError
 
 from rollbook.replay.bundle.convention import Unmeasured
-from rollbook.replay.bundle.drafts import Draft
 from rollbook.replay.bundle.model import (
     INDEX,
     ActorStepId,
@@ -24,7 +23,7 @@ from rollbook.replay.bundle.model import (
 )
 from rollbook.replay.bundle.problems import problems_of
 from rollbook.replay.bundle.tensorfile import Tensor
-from rollbook.replay.conventional import names_advantages
+from rollbook.replay.bundle.writing.drafts import Draft
 from rollbook.replay.materialize.checks import RankStep, Row
 from rollbook.replay.materialize.conventions import stated
 from rollbook.replay.materialize.evidence import Recording
@@ -32,7 +31,8 @@ from rollbook.replay.materialize.membership import Membership
 from rollbook.replay.materialize.report import CannotWrite, NotWritten
 from rollbook.replay.materialize.results import policy_loss, row_terms, value_loss
 from rollbook.replay.materialize.tensors import token_tensors
-from rollbook.replay.stages import ROLLOUT_LEVEL, STAGES
+from rollbook.replay.stages.conventional import names_advantages
+from rollbook.replay.stages.table import ROLLOUT_LEVEL, STAGES
 from rollbook.schemas.digests import digest_of_digests
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.payload import ArrayName

@@ -10,8 +10,8 @@ from typing import Final
 
 from rollbook.replay.bundle.model import ActorStepId, Count, Digest, Id, Many, Record, Text
 from rollbook.replay.bundle.strictjson import render
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import EnvironmentFault
+from rollbook.schemas.text import visible
 
 PROVENANCE_VERSION: Final = "1"
 

@@ -13,15 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rollbook.replay.bundle.disk import sync_folder
 from rollbook.replay.bundle.layout import leftover_name
 from rollbook.replay.bundle.problems import BadBundle
-from rollbook.replay.bundle.writer import write_bundle, write_cohort
+from rollbook.replay.bundle.writing.disk import sync_folder
+from rollbook.replay.bundle.writing.writer import write_bundle, write_cohort
 from rollbook.replay.materialize.assemble import Ready
 from rollbook.replay.materialize.provenance import provenance_path, write_provenance
 from rollbook.replay.materialize.report import CannotWrite, NotWritten
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput, EnvironmentFault
+from rollbook.schemas.text import visible
 
 _COMPARED_BYTES = 2**20
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from rollbook.replay.bundle.convention import RewardOnly, Unmeasured
-from rollbook.replay.bundle.drafts import Draft
 from rollbook.replay.bundle.model import Sample
 from rollbook.replay.bundle.redaction import Redactor
+from rollbook.replay.bundle.writing.drafts import Draft
 from rollbook.replay.materialize.provenance import Provenance, UsedPayload
 from rollbook.schemas.records.payload import StepRecording
 

@@ -8,10 +8,10 @@ import numpy as np
 from rollbook.replay.bundle.convention import ValueLoss
 from rollbook.replay.bundle.model import Config, PolicyLoss
 from rollbook.replay.bundle.tensorfile import Tensor
-from rollbook.replay.conventional import names_loss
 from rollbook.replay.materialize.evidence import Recording
 from rollbook.replay.materialize.report import CannotWrite, NotWritten
 from rollbook.replay.materialize.tensors import names_value_loss
+from rollbook.replay.stages.conventional import names_loss
 
 _SCALARS = ("loss", "pg_loss", "entropy_loss", "pg_clipfrac", "ppo_kl")
 _TERMS = _SCALARS[1:]

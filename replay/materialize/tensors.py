@@ -9,7 +9,7 @@ from rollbook.replay.bundle.tensorfile import Tensor
 from rollbook.replay.materialize.checks import Row
 from rollbook.replay.materialize.evidence import Recording
 from rollbook.replay.materialize.report import CannotWrite, NotWritten
-from rollbook.replay.stages import STAGES
+from rollbook.replay.stages.table import STAGES
 from rollbook.schemas.digests import floats_of, mask_of
 from rollbook.schemas.records.payload import ArrayName
 

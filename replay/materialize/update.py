@@ -9,10 +9,10 @@ import numpy as np
 from pydantic import ValidationError
 
 from rollbook.replay.bundle.convention import Conventions
-from rollbook.replay.bundle.drafts import Draft
 from rollbook.replay.bundle.model import INDEX, Config, Expected, Identity, Index, Sample
 from rollbook.replay.bundle.problems import problems_of
 from rollbook.replay.bundle.tensorfile import Tensor
+from rollbook.replay.bundle.writing.drafts import Draft
 from rollbook.replay.materialize.checks import RankStep, Row
 from rollbook.replay.materialize.draft import contracts_of, groups_of, is_remote, lineage_of, unique, unmeasured_of
 from rollbook.replay.materialize.membership import Membership

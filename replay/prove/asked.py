@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from rollbook.replay.history.arguments import Place, path_of, texts_of
 from rollbook.replay.prove.names import NO_DIGEST, NO_NAME, UUID, Name, Unfit, checked, hash_in, names_in
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.rollout import Generated, TaskSource
+from rollbook.schemas.text import visible
 
 _SHORTEST_CUT = 12
 """First digits that are told as those of a hash: as many as a proof's table shows."""
@@ -123,7 +123,7 @@ def _published(names: Iterable[str], keys: Sequence[bytes]) -> Iterator[str]:
 
 
 def _hashed(text: str, key: bytes = b"") -> str:
-    """As `rollbook.producers.redaction` does."""
+    """As `rollbook.producers.redaction.policy` does."""
     data = text.encode("utf-8", "surrogatepass")
     return hmac.new(key, data, "sha256").hexdigest() if key else hashlib.sha256(data).hexdigest()
 
@@ -136,8 +136,8 @@ def _spellings(name: str) -> tuple[str, ...]:
 
 
 def _truncated(name: str) -> Iterator[str]:
-    """As `rollbook.producers.redaction` may do, of what is no short identifier: the scheme of a place, the last part of
-    a path, the beginning of a text."""
+    """As `rollbook.producers.redaction.policy` may do, of what is no short identifier: the scheme of a place, the last
+    part of a path, the beginning of a text."""
     if _IDENTIFIER.fullmatch(name):
         return
     yield name.split("://")[0]

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from rollbook.replay.text import visible
+from rollbook.schemas.text import visible
 
 NO_DIGEST, NO_NAME = "0" * 64, "dropped"
 """What clients publish in place of a prompt's hash, and of a name, that they were told to drop."""

@@ -34,9 +34,9 @@ from rollbook.replay.prove.proof import (
 from rollbook.replay.prove.rows import OfCommit, Rows, commits_of
 from rollbook.replay.prove.seen import Committed, Seen
 from rollbook.replay.prove.vouched import check_vouched, refusal
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.run import ArtifactKind
+from rollbook.schemas.text import visible
 
 _OPEN_QUESTIONS = (DoubtKind.NO_COMMIT, DoubtKind.NO_GENERATED, DoubtKind.NOT_PUBLISHED)
 """Doubts behind which a task can hide that was asked for."""

@@ -14,7 +14,7 @@ from rollbook.replay.prove.proof import (
     ProvenTrajectory,
     ProvenUpdate,
 )
-from rollbook.replay.text import plural, visible
+from rollbook.schemas.text import plural, visible
 
 _HIT = {
     Found.IN_WEIGHTS: "trained on, in these weights",

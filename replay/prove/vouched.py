@@ -9,8 +9,8 @@ from rollbook.replay.audit.decisions import Deriver, Stretch
 from rollbook.replay.audit.findings import Finding, unfit
 from rollbook.replay.audit.ledger import NotHere, read_ledger
 from rollbook.replay.history.source import LogSource
-from rollbook.replay.text import visible
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.text import visible
 
 
 def refusal(finding: Finding) -> BadInput:

@@ -14,7 +14,7 @@ from rollbook.replay.survivorship.fates import KIND_OF, MEANING, MEANING_OF_PART
 from rollbook.replay.survivorship.result import Became, OfLength, OfTask, SurvivorshipReport
 from rollbook.replay.survivorship.style import STYLE
 from rollbook.replay.survivorship.text import names_of, real
-from rollbook.replay.text import plural, visible
+from rollbook.schemas.text import plural, visible
 
 START = '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Survivorship'
 """How a page begins, by which an older one is known."""

@@ -5,7 +5,7 @@ from typing import Any
 
 from rollbook.replay.survivorship.fates import MEANING, MEANING_OF_PART, OF_KIND, Fate, Part
 from rollbook.replay.survivorship.result import Became, OfTask, Rewards, SurvivorshipReport
-from rollbook.replay.text import plural, visible
+from rollbook.schemas.text import plural, visible
 
 _MOST_CAUSES, _MOST_TASKS = 5, 10
 

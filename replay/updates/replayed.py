@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from rollbook.replay.bundle.bundle import Cohort
-from rollbook.replay.bundle.inmemory import cohort_of
 from rollbook.replay.bundle.problems import Refused
-from rollbook.replay.chain import ChainDivergence, Link, first_of, linked
+from rollbook.replay.bundle.writing.inmemory import cohort_of
+from rollbook.replay.engine.chain import ChainDivergence, Link, first_of, linked
+from rollbook.replay.engine.result import Verdict, overall
+from rollbook.replay.engine.selection import Selection
 from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import Bounds, LogSource, place_of
 from rollbook.replay.materialize.assemble import Assembled, Ready
 from rollbook.replay.materialize.report import CannotWrite, NotWritten, Problem
 from rollbook.replay.materialize.walk import Made, Wanted, walk
-from rollbook.replay.result import Verdict, overall
-from rollbook.replay.selection import Selection
-from rollbook.replay.stages import STAGES
+from rollbook.replay.stages.table import STAGES
 
 
 class UpdateOutcome(StrEnum):

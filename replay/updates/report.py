@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from typing import Any
 
-from rollbook.replay.chain import Link
-from rollbook.replay.jsonreport import chain_divergence, link_fields
+from rollbook.replay.engine.chain import Link
+from rollbook.replay.engine.result import Divergence, Outcome, Verdict
 from rollbook.replay.materialize.report import MEANING, Problem
-from rollbook.replay.report import divergence_lines
-from rollbook.replay.result import Divergence, Outcome, Verdict
-from rollbook.replay.text import plural, visible
+from rollbook.replay.report.as_json import chain_divergence, link_fields
+from rollbook.replay.report.as_text import divergence_lines
 from rollbook.replay.updates.replayed import ReplayedUpdate, Total, UpdateOutcome
+from rollbook.schemas.text import plural, visible
 
 _WIDTH = max(map(len, UpdateOutcome)) + 2
 _UNVERIFIED = (Outcome.UNSUPPORTED, Outcome.LACKING, Outcome.RECORDED_ONLY)

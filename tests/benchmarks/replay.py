@@ -21,8 +21,6 @@ from time import perf_counter
 
 import numpy as np
 
-from rollbook.replay.bundle.cohort import read_cohort, validate
-from rollbook.replay.bundle.drafts import Draft, recomputable
 from rollbook.replay.bundle.model import (
     ActorStepId,
     Config,
@@ -36,14 +34,16 @@ from rollbook.replay.bundle.model import (
     WeightLineage,
     World,
 )
+from rollbook.replay.bundle.reading.cohort import read_cohort, validate
 from rollbook.replay.bundle.tensorfile import parse_tensor
-from rollbook.replay.bundle.writer import write_bundle
-from rollbook.replay.engine import replay_cohort
+from rollbook.replay.bundle.writing.drafts import Draft, recomputable
+from rollbook.replay.bundle.writing.writer import write_bundle
+from rollbook.replay.engine.engine import replay_cohort
+from rollbook.replay.engine.result import Verdict
 from rollbook.replay.kernels.advantages import grpo_advantages
 from rollbook.replay.kernels.kl import token_kl
 from rollbook.replay.kernels.policy_loss import policy_loss
 from rollbook.replay.kernels.rewards import group_rewards
-from rollbook.replay.result import Verdict
 
 LENGTH = 1_024
 GROUP_SIZE = 8

@@ -2,7 +2,7 @@
 
 from time import thread_time_ns
 
-from rollbook.processors.dashboard.view import View
+from rollbook.processors.dashboard.fold.view import View
 from rollbook.schemas.codec import unwrap
 from rollbook.tests.benchmarks.long_run import LongRun
 from rollbook.tests.processors.dashboard.stored import decisions

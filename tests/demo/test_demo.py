@@ -18,7 +18,7 @@ from rollbook.infra.demo.config import EVAL_MARGIN, DemoConfig
 from rollbook.infra.demo.folder import RunFolder
 from rollbook.infra.demo.schedule import episodes_due_at
 from rollbook.infra.settings import Settings
-from rollbook.infra.topics import check_topics, create_topics
+from rollbook.infra.topics.topics import check_topics, create_topics
 from rollbook.processors.ledger.fold import Ledger, SourceRecord
 from rollbook.schemas.partition import partition_of
 from rollbook.schemas.records.decision import Outcome

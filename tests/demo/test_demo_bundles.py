@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rollbook.replay.bundle.cohort import read_bundle, read_cohort
-from rollbook.replay.engine import replay_bundle, replay_cohort
-from rollbook.replay.result import Divergence, Verdict
+from rollbook.replay.bundle.reading.cohort import read_bundle, read_cohort
+from rollbook.replay.engine.engine import replay_bundle, replay_cohort
+from rollbook.replay.engine.result import Divergence, Verdict
 from rollbook.tests.demo.finished import FinishedDemo
 from rollbook.tests.replay.reseal import Json, edit_bundle
 

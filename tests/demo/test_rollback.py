@@ -14,8 +14,8 @@ from rollbook.infra.demo.plan import PlannedRow, StepPlan
 from rollbook.infra.demo.records import TrainingRow
 from rollbook.infra.demo.weights import WeightsFile, load_weights, save_weights
 from rollbook.processors.lifecycle import TRANSITIONS
-from rollbook.producers.fetch import Fetcher
-from rollbook.producers.loading import LoadedTrajectory, load_trajectories
+from rollbook.producers.reading.fetch import Fetcher
+from rollbook.producers.reading.loading import LoadedTrajectory, load_trajectories
 from rollbook.schemas.records.decision import Outcome
 from rollbook.schemas.records.rollout import Generated
 from rollbook.schemas.records.update import CheckpointSaved, LearnerStarted

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from rollbook.replay.bundle.cohort import read_cohort, validate
-from rollbook.replay.engine import replay_cohort
+from rollbook.replay.bundle.reading.cohort import read_cohort, validate
+from rollbook.replay.engine.engine import replay_cohort
 from rollbook.schemas.errors import RollbookError
 from rollbook.tests.frozen.reports import digest_of, stages_of
 from rollbook.tests.frozen.table import Entry, Table

@@ -9,10 +9,10 @@ from tempfile import TemporaryDirectory
 from rollbook.infra.settings import Settings
 from rollbook.replay.audit.anchor import Anchor
 from rollbook.replay.audit.audit import audit, stretch_of
+from rollbook.replay.engine.result import FieldResult, ReplayReport
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import LogSource
 from rollbook.replay.materialize.materialize import Wanted, materialize
-from rollbook.replay.result import FieldResult, ReplayReport
 from rollbook.replay.updates.replayed import replay_history
 from rollbook.tests.frozen.table import Entry, digest
 

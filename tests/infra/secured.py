@@ -17,11 +17,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
     UserScramCredentialUpsertion,
 )
 
-from rollbook.infra.admin import connect
 from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.broker.config import HOST, NodeExtras
 from rollbook.infra.broker.ports import free_port
 from rollbook.infra.settings import Settings
+from rollbook.infra.topics.admin import connect
 
 _STORE_PASSWORD = "store-hunter2"
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"

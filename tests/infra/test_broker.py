@@ -21,7 +21,7 @@ from rollbook.infra.broker.probe import answering_cluster
 from rollbook.infra.broker.process import ProcessId
 from rollbook.infra.broker.temporary import temporary_directory
 from rollbook.infra.settings import Settings, Topic
-from rollbook.infra.topics import create_topics, describe_topics
+from rollbook.infra.topics.topics import create_topics, describe_topics
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 
 _GONE_WITHIN_S = 10.0

@@ -18,7 +18,7 @@ from rollbook.infra.broker.daemon import DaemonState, FolderId, daemon_state, st
 from rollbook.infra.broker.ports import free_port, is_free
 from rollbook.infra.broker.process import ProcessId
 from rollbook.infra.settings import Settings
-from rollbook.infra.topics import create_topics, describe_topics
+from rollbook.infra.topics.topics import create_topics, describe_topics
 from rollbook.schemas.errors import EnvironmentFault
 
 

@@ -9,8 +9,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from rollbook.infra.broker.ports import free_port
-from rollbook.infra.cli import MOUNTS, run
+from rollbook.infra.cli import run
 from rollbook.infra.lazy import Mount, MountKind
+from rollbook.infra.mounts import MOUNTS
 from rollbook.schemas.errors import AnswerNo, BadInput, EnvironmentFault
 
 PRESENT = [mount for mount in MOUNTS if mount.exists()]
@@ -174,7 +175,7 @@ def test_each_kind_of_error_has_its_code(
     def fail() -> None:
         raise error
 
-    monkeypatch.setattr("rollbook.infra.topics_cli.Settings.from_env", fail)
+    monkeypatch.setattr("rollbook.infra.commands.topics.Settings.from_env", fail)
     assert run(["topics", "describe"]) == code
     assert expected in one_line(capsys.readouterr().err)
 
@@ -183,7 +184,7 @@ def test_an_interruption_is_code_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rollbook.infra.topics_cli.Settings.from_env", interrupt)
+    monkeypatch.setattr("rollbook.infra.commands.topics.Settings.from_env", interrupt)
     assert run(["topics", "describe"]) == 130
 
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 
-from rollbook.infra.admin import connect
 from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.broker.config import NodeExtras
 from rollbook.infra.broker.ports import free_port
@@ -30,7 +29,8 @@ from rollbook.infra.doctor.facts import (
 )
 from rollbook.infra.doctor.look import look
 from rollbook.infra.settings import Settings, Topic
-from rollbook.infra.topics import create_topics, describe_topics
+from rollbook.infra.topics.admin import connect
+from rollbook.infra.topics.topics import create_topics, describe_topics
 from rollbook.processors.host.clients import group_id
 from rollbook.tests.conftest import PARTITIONS
 from rollbook.tests.infra.rich_run import decide, rich

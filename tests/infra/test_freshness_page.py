@@ -2,7 +2,7 @@
 
 import pytest
 
-from rollbook.infra.inspect_cli import freshness
+from rollbook.infra.commands.inspect import freshness
 from rollbook.infra.looking.freshness import print_freshness
 from rollbook.processors.freshness import snapshot
 from rollbook.schemas.errors import BadInput

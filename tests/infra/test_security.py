@@ -17,16 +17,16 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
-from rollbook.infra.acl_table import RIGHTS, Named, Operation, Resource, Role, acls_for
-from rollbook.infra.acls import apply_acls
-from rollbook.infra.admin import connect
 from rollbook.infra.cli import run
 from rollbook.infra.doctor.checks import diagnose
 from rollbook.infra.doctor.facts import Level
 from rollbook.infra.doctor.look import look
 from rollbook.infra.looking.place import Place
 from rollbook.infra.settings import Settings, Topic, variable_for
-from rollbook.infra.topics import check_topics, create_topics
+from rollbook.infra.topics.acl_table import RIGHTS, Named, Operation, Resource, Role, acls_for
+from rollbook.infra.topics.acls import apply_acls
+from rollbook.infra.topics.admin import connect
+from rollbook.infra.topics.topics import check_topics, create_topics
 from rollbook.processors.host.clock import SystemClock
 from rollbook.processors.host.kafka import Cluster
 from rollbook.processors.host.transaction import Transactions

@@ -13,13 +13,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
     ResourceType,
 )
 
-from rollbook.infra import topics
-from rollbook.infra.admin import connect
 from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.broker.ports import free_port
 from rollbook.infra.settings import DECISION_MAX_BYTES, LIFECYCLE_MAX_BYTES, PAYLOAD_MAX_BYTES, Settings, Topic
-from rollbook.infra.topic_table import TOPIC_TABLE, min_insync, replication_for
-from rollbook.infra.topics import check_topics, create_topics, delete_topics, describe_topics
+from rollbook.infra.topics import topics
+from rollbook.infra.topics.admin import connect
+from rollbook.infra.topics.table import TOPIC_TABLE, min_insync, replication_for
+from rollbook.infra.topics.topics import check_topics, create_topics, delete_topics, describe_topics
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 
 

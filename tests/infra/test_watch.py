@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.settings import Settings, Topic
-from rollbook.infra.topics import create_topics
+from rollbook.infra.topics.topics import create_topics
 from rollbook.infra.watching import reader as reading
 from rollbook.infra.watching.charts import BLOCKS
 from rollbook.infra.watching.frame import frame
@@ -24,7 +24,7 @@ from rollbook.infra.watching.reader import Reader
 from rollbook.infra.watching.seen import Minutes, Second, Seen
 from rollbook.infra.watching.tape import SECONDS, Tape
 from rollbook.processors.dashboard.answers import Reading
-from rollbook.processors.dashboard.view import View
+from rollbook.processors.dashboard.fold.view import View
 from rollbook.processors.freshness import snapshot
 from rollbook.schemas.codec import encode
 from rollbook.schemas.partition import partition_of

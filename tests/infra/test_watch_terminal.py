@@ -21,7 +21,7 @@ import pytest
 from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.broker.ports import free_port
 from rollbook.infra.settings import Settings
-from rollbook.infra.topics import create_topics
+from rollbook.infra.topics.topics import create_topics
 from rollbook.processors.freshness import snapshot
 from rollbook.schemas.partition import partition_of
 from rollbook.tests.conftest import PARTITIONS

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.settings import Settings, Topic
-from rollbook.infra.topics import create_topics
+from rollbook.infra.topics.topics import create_topics
 from rollbook.processors.host import loop
 from rollbook.processors.host.clients import group_consumer, transactional_producer
 from rollbook.processors.host.clock import SystemClock

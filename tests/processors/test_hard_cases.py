@@ -10,9 +10,9 @@ import pytest
 from rollbook.processors import activate_policy_version, assess_policy_compatibility
 from rollbook.processors.freshness import snapshot
 from rollbook.producers.arrays import Field
-from rollbook.producers.drift import admit_item
-from rollbook.producers.redaction import Redaction
-from rollbook.producers.segments import PreparedSegment, SegmentArrays, prepare
+from rollbook.producers.clients.segments import PreparedSegment, SegmentArrays, prepare
+from rollbook.producers.redaction.policy import Redaction
+from rollbook.producers.updates.drift import admit_item
 from rollbook.schemas.codec import ContractViolation
 from rollbook.schemas.digests import FloatArray, Mask
 from rollbook.schemas.records.common import SourceKind

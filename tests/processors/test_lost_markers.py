@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.settings import Settings, Topic
-from rollbook.infra.topics import create_topics
+from rollbook.infra.topics.topics import create_topics
 from rollbook.processors.host import transaction
 from rollbook.processors.host.clients import group_consumer
 from rollbook.processors.host.clock import SystemClock

@@ -8,7 +8,7 @@ from typing import Any
 
 from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.settings import Settings
-from rollbook.infra.topics import create_topics
+from rollbook.infra.topics.topics import create_topics
 from rollbook.producers import Options, RewardService
 from rollbook.tests.conftest import PARTITIONS
 from rollbook.tests.producers.world import RULE

@@ -17,7 +17,7 @@ from rollbook.producers import (
     Trainer,
     new_identity,
 )
-from rollbook.producers.identifiers import check_identifiers
+from rollbook.producers.redaction.identifiers import check_identifiers
 from rollbook.schemas.codec import ContractViolation
 from rollbook.schemas.errors import RollbookError
 from rollbook.schemas.records.common import PolicyRef

@@ -12,7 +12,7 @@ import pytest
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.producers import LearnerFenced, Phase, Trainer, UpdateEnded
-from rollbook.producers.renewal import RENEWALS_A_LEASE
+from rollbook.producers.updates.renewal import RENEWALS_A_LEASE
 from rollbook.schemas.records.decision import Outcome
 from rollbook.schemas.records.run import DriftGate
 from rollbook.schemas.records.update import Commit

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from confluent_kafka import TopicPartition
 
-from rollbook.infra.admin import connect
 from rollbook.infra.settings import Settings, Topic
+from rollbook.infra.topics.admin import connect
 from rollbook.producers import PayloadLost, RewardService, RolloutWorker, SegmentArrays, new_identity
-from rollbook.producers.fetch import Fetcher, Place
-from rollbook.producers.loading import LoadedTrajectory, load_trajectories
+from rollbook.producers.reading.fetch import Fetcher, Place
+from rollbook.producers.reading.loading import LoadedTrajectory, load_trajectories
 from rollbook.schemas.codec import encode
 from rollbook.schemas.errors import BadInput, RollbookError
 from rollbook.schemas.partition import partition_of

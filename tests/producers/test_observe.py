@@ -20,9 +20,9 @@ from rollbook.producers import (
     Reward,
     Trainer,
     WrongEnforcement,
-    observer,
 )
-from rollbook.producers import trainer as trainer_module
+from rollbook.producers.clients import trainer as trainer_module
+from rollbook.producers.observing import observer
 from rollbook.schemas.codec import ContractViolation
 from rollbook.schemas.errors import RollbookError
 from rollbook.schemas.records.common import PolicyRef

@@ -3,9 +3,9 @@
 from typing import cast
 
 from rollbook.infra.settings import Topic
-from rollbook.producers.connection import Connection, OnDelivered
 from rollbook.producers.errors import DeliveryFailed
-from rollbook.producers.outbox import Counters, Outbox, PayloadBytes
+from rollbook.producers.sending.connection import Connection, OnDelivered
+from rollbook.producers.sending.outbox import Counters, Outbox, PayloadBytes
 from rollbook.schemas.codec import decode
 from rollbook.schemas.records.common import Header, PayloadRef, Source, SourceKind
 from rollbook.schemas.records.reward import RewardItem, RewardReady

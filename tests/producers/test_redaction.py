@@ -18,7 +18,7 @@ from rollbook.producers import (
     Treatment,
     new_identity,
 )
-from rollbook.producers.segments import prepare_all
+from rollbook.producers.clients.segments import prepare_all
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.replay.materialize.materialize import Wanted, materialize
 from rollbook.schemas.codec import decode_as, encode

@@ -9,7 +9,7 @@ import pytest
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.producers import Redaction, Reward, RewardService, RolloutWorker, new_identity
-from rollbook.producers.segments import prepare
+from rollbook.producers.clients.segments import prepare
 from rollbook.schemas.codec import ContractViolation
 from rollbook.schemas.records.reward import DiscardReason
 from rollbook.schemas.records.rollout import FinishReason, Origin, Span

@@ -5,9 +5,9 @@ import pytest
 from rollbook.processors.ledger.matrix import MATRIX
 from rollbook.processors.reasons import Reason
 from rollbook.producers import EpochConflict, LearnerFenced, NothingTaken, Refused, UpdateEnded, UpdateInDoubt
-from rollbook.producers.command import YES
 from rollbook.producers.errors import error_of
 from rollbook.producers.remedies import REMEDY, remedy_of
+from rollbook.producers.sending.command import YES
 from rollbook.schemas.records.decision import Decision, ItemDecision, Outcome, SourcePosition, Subject
 
 NEVER_REFUSED = {

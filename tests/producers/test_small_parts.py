@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from rollbook.producers import NotTrainable, Options, new_id, new_identity
-from rollbook.producers.command import Command
-from rollbook.producers.holdings import Holdings
-from rollbook.producers.lane import Lane, Place
+from rollbook.producers.sending.command import Command
+from rollbook.producers.sending.lane import Lane, Place
+from rollbook.producers.updates.holdings import Holdings
 from rollbook.schemas.codec import ContractViolation, Decoded
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.payload_io import PayloadCorrupt, join, split

@@ -11,7 +11,7 @@ from confluent_kafka import TopicPartition
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.producers import Coordinator, Options, RewardService, RolloutWorker, SegmentArrays, new_id, new_identity
-from rollbook.producers.reading import group_less_consumer, watermarks
+from rollbook.producers.reading.reader import group_less_consumer, watermarks
 from rollbook.schemas.codec import decode
 from rollbook.schemas.partition import partition_of
 from rollbook.schemas.records.common import PolicyRef

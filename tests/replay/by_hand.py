@@ -5,9 +5,9 @@ from typing import Any
 
 import torch
 
-from rollbook.replay.bundle.bundle_writer import BundleWriter
 from rollbook.replay.bundle.model import Config, Index, Producer
-from rollbook.replay.bundle.rows import Rows, index_of
+from rollbook.replay.bundle.writing.bundle_writer import BundleWriter
+from rollbook.replay.bundle.writing.rows import Rows, index_of
 
 PRODUCER = Producer(commit="c0ffee", dirty_patch_digest="", torch_version="2.13.0")
 CONFIG = Config(

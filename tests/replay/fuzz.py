@@ -26,15 +26,15 @@ import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from rollbook.replay.bundle.cohort import inspect, read_cohort, validate
-from rollbook.replay.bundle.drafts import Draft
+from rollbook.replay.bundle.reading.cohort import inspect, read_cohort, validate
 from rollbook.replay.bundle.tensorfile import parse_tensor
 from rollbook.replay.bundle.terms import TERMS, render_terms
 from rollbook.replay.bundle.torchzip import NotATensorFile, read_entries, write_entries
-from rollbook.replay.bundle.writer import write_bundle, write_cohort
-from rollbook.replay.engine import replay_cohort
-from rollbook.replay.text import visible
+from rollbook.replay.bundle.writing.drafts import Draft
+from rollbook.replay.bundle.writing.writer import write_bundle, write_cohort
+from rollbook.replay.engine.engine import replay_cohort
 from rollbook.schemas.errors import RollbookError
+from rollbook.schemas.text import visible
 from rollbook.tests.replay.reseal import FIXTURES, edit_bundle
 
 ONE = FIXTURES / "full-k1"

@@ -26,8 +26,8 @@ from rollbook.producers import (
     Update,
     new_id,
     new_identity,
-    observer,
 )
+from rollbook.producers.observing import observer
 from rollbook.schemas.codec import encode
 from rollbook.schemas.partition import partition_of
 from rollbook.schemas.records.common import Header, PolicyRef, Source, SourceKind

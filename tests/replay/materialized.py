@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from rollbook.replay.bundle.bundle import Bundle
-from rollbook.replay.bundle.cohort import read_bundle, validate
-from rollbook.replay.engine import replay_bundle
+from rollbook.replay.bundle.reading.cohort import read_bundle, validate
+from rollbook.replay.engine.engine import replay_bundle
+from rollbook.replay.engine.result import Verdict
 from rollbook.replay.history.ranges import parse_range
 from rollbook.replay.materialize.form import BundleFormat, Form
 from rollbook.replay.materialize.materialize import Wanted, materialize
 from rollbook.replay.materialize.report import MaterializeReport
-from rollbook.replay.result import Verdict
 from rollbook.tests.replay.story import SETTINGS, Story
 
 STEPS_ALONE = Form(BundleFormat.V1_0)

@@ -15,16 +15,16 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from rollbook.replay.bundle.cohort import read_cohort
 from rollbook.replay.bundle.model import StageId
-from rollbook.replay.cli import app
-from rollbook.replay.compare import compare
-from rollbook.replay.engine import Compared, replay_cohort
+from rollbook.replay.bundle.reading.cohort import read_cohort
+from rollbook.replay.commands.replay import app
+from rollbook.replay.engine.compare import compare
+from rollbook.replay.engine.engine import Compared, replay_cohort
+from rollbook.replay.engine.result import ReplayReport
 from rollbook.replay.html.page import Shown, page
 from rollbook.replay.html.pictures import MAX_COLUMNS, MAX_ROWS, Gallery, Picture, picture_of
-from rollbook.replay.result import ReplayReport
-from rollbook.replay.stage import DEFAULT_TOLERANCE
-from rollbook.replay.stages import STAGES
+from rollbook.replay.stages.stage import DEFAULT_TOLERANCE
+from rollbook.replay.stages.table import STAGES
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.tests.replay.reseal import FIXTURES, Json, edit_bundle
 
@@ -282,7 +282,7 @@ def test_a_page_replaces_nothing_but_a_page(tmp_path: Path) -> None:
 
 
 def test_who_asks_for_no_page_waits_for_no_plotting_library() -> None:
-    code = "import sys, rollbook.replay.cli; sys.exit('plotly' in sys.modules)"
+    code = "import sys, rollbook.replay.commands.replay; sys.exit('plotly' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -13,7 +13,7 @@ from rollbook.infra.cli import run as rollbook
 from rollbook.infra.settings import Settings, Topic
 from rollbook.replay.audit.bundles import check_bundles
 from rollbook.replay.audit.findings import FindingKind
-from rollbook.replay.bundle.cohort import validate
+from rollbook.replay.bundle.reading.cohort import validate
 from rollbook.replay.bundle.redaction import Redactor
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.replay.materialize.assemble import Ready

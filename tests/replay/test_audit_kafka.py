@@ -14,7 +14,7 @@ from rollbook.infra.broker.ports import free_port
 from rollbook.infra.cli import run as rollbook
 from rollbook.infra.settings import Settings, Topic
 from rollbook.replay.audit.audit import audit, stretch_of
-from rollbook.replay.bundle.cohort import read_cohort
+from rollbook.replay.bundle.reading.cohort import read_cohort
 from rollbook.replay.history import cursor
 from rollbook.replay.history.decisions import DecisionLog
 from rollbook.replay.history.export import export

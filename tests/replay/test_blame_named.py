@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rollbook.replay.bundle.cohort import read_cohort
 from rollbook.replay.bundle.model import StageId
-from rollbook.replay.engine import replay_cohort
-from rollbook.replay.result import Outcome, StageResult
+from rollbook.replay.bundle.reading.cohort import read_cohort
+from rollbook.replay.engine.engine import replay_cohort
+from rollbook.replay.engine.result import Outcome, StageResult
 from rollbook.tests.replay.reseal import Json, edit_bundle
 from rollbook.tests.replay.test_conventions import named, part_of_cohort, samples_of, step, write
 

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 import torch
 
-from rollbook.replay.bundle.cohort import read_bundle, read_cohort, validate
 from rollbook.replay.bundle.layout import is_leftover
+from rollbook.replay.bundle.reading.cohort import read_bundle, read_cohort, validate
 from rollbook.replay.capture import (
     Capability,
     Capture,
@@ -29,8 +29,8 @@ from rollbook.replay.capture import (
     Recorded,
     StageId,
 )
-from rollbook.replay.engine import replay_cohort
-from rollbook.replay.result import Verdict
+from rollbook.replay.engine.engine import replay_cohort
+from rollbook.replay.engine.result import Verdict
 from rollbook.schemas.errors import BadInput
 from rollbook.tests.replay.tiny_training import advantages, recorded, train
 

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from rollbook.replay.bundle.cohort import read_cohort
-from rollbook.replay.bundle.drafts import Draft
 from rollbook.replay.bundle.model import StageId
-from rollbook.replay.bundle.writer import write_cohort
-from rollbook.replay.chain import ChainReport, replay_chain
-from rollbook.replay.cli import app
-from rollbook.replay.result import Verdict
-from rollbook.replay.selection import Selection
+from rollbook.replay.bundle.reading.cohort import read_cohort
+from rollbook.replay.bundle.writing.drafts import Draft
+from rollbook.replay.bundle.writing.writer import write_cohort
+from rollbook.replay.commands.replay import app
+from rollbook.replay.engine.chain import ChainReport, replay_chain
+from rollbook.replay.engine.result import Verdict
+from rollbook.replay.engine.selection import Selection
 from rollbook.schemas.errors import BadInput
 from rollbook.tests.replay.reseal import FIXTURES, Json, edit_bundle
 

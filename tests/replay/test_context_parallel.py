@@ -12,10 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollbook.replay.bundle import cohort
 from rollbook.replay.bundle.bundle import Bundle
-from rollbook.replay.bundle.bundle_writer import BundleWriter
-from rollbook.replay.bundle.cohort import inspect, read_bundle, read_cohort, validate
 from rollbook.replay.bundle.contextparallel import (
     ContextParallel,
     HeldBy,
@@ -23,17 +20,20 @@ from rollbook.replay.bundle.contextparallel import (
     context_parallel,
     held_spans,
 )
-from rollbook.replay.bundle.drafts import Draft, check_cohort
 from rollbook.replay.bundle.folder import open_folder
 from rollbook.replay.bundle.model import StageId, World
 from rollbook.replay.bundle.problems import BadBundle
-from rollbook.replay.bundle.reader import load
-from rollbook.replay.bundle.reassembly import reassembled
-from rollbook.replay.bundle.rows import Origin
-from rollbook.replay.bundle.writer import write_bundle, write_cohort
-from rollbook.replay.engine import replay_cohort
-from rollbook.replay.result import ReplayReport, Verdict
-from rollbook.replay.selection import Selection
+from rollbook.replay.bundle.reading import cohort
+from rollbook.replay.bundle.reading.cohort import inspect, read_bundle, read_cohort, validate
+from rollbook.replay.bundle.reading.reader import load
+from rollbook.replay.bundle.reading.reassembly import reassembled
+from rollbook.replay.bundle.writing.bundle_writer import BundleWriter
+from rollbook.replay.bundle.writing.drafts import Draft, check_cohort
+from rollbook.replay.bundle.writing.rows import Origin
+from rollbook.replay.bundle.writing.writer import write_bundle, write_cohort
+from rollbook.replay.engine.engine import replay_cohort
+from rollbook.replay.engine.result import ReplayReport, Verdict
+from rollbook.replay.engine.selection import Selection
 from rollbook.tests.replay import by_hand, independent_shards
 from rollbook.tests.replay.independent_shards import Json, layout_of
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from rollbook.replay.bundle.cohort import read_cohort, validate
 from rollbook.replay.bundle.model import StageId
+from rollbook.replay.bundle.reading.cohort import read_cohort, validate
 from rollbook.replay.dialects.table import ADVANTAGES
-from rollbook.replay.engine import replay_cohort
+from rollbook.replay.engine.engine import replay_cohort
+from rollbook.replay.engine.result import Outcome, ReplayReport, Verdict
+from rollbook.replay.engine.selection import Selection
 from rollbook.replay.kernels.groups import normalize
-from rollbook.replay.result import Outcome, ReplayReport, Verdict
-from rollbook.replay.selection import Selection
 from rollbook.tests.replay.goldens.case import numbers, read
 from rollbook.tests.replay.goldens.tally import OURS
 from rollbook.tests.replay.reseal import FIXTURES, Json, edit_bundle

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from rollbook.replay.dialects.estimate import Rewarded
-from rollbook.replay.dialects.search import Match, rank_advantages, rank_losses, rounding_of
 from rollbook.replay.dialects.table import ADVANTAGES, LOSSES
+from rollbook.replay.recognition.search import Match, rank_advantages, rank_losses, rounding_of
 from rollbook.tests.replay.goldens.evidence import estimated, lost
 
 FRAMEWORKS = ["verl", "trl", "slime", "areal", "skyrl", "openrlhf"]

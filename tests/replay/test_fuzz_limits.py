@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rollbook.replay.bundle.cohort import validate
 from rollbook.replay.bundle.model import Expected, Index
 from rollbook.replay.bundle.problems import Refused
+from rollbook.replay.bundle.reading.cohort import validate
 from rollbook.replay.bundle.strictjson import parse
 from rollbook.tests.replay.reseal import FIXTURES, Json, edit_bundle
 

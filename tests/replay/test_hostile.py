@@ -12,13 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from rollbook.replay.bundle.cohort import inspect, read_cohort, validate
+from rollbook.replay.bundle.reading.cohort import inspect, read_cohort, validate
 from rollbook.replay.bundle.tensorfile import parse_tensor
 from rollbook.replay.bundle.torchzip import NotATensorFile
-from rollbook.replay.cli import app
-from rollbook.replay.engine import replay_cohort
-from rollbook.replay.text import visible
+from rollbook.replay.commands.replay import app
+from rollbook.replay.engine.engine import replay_cohort
 from rollbook.schemas.errors import RollbookError
+from rollbook.schemas.text import visible
 from rollbook.tests.replay.reseal import FIXTURES, Json, edit_bundle
 
 FORGERIES = [

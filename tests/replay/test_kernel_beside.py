@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from rollbook.replay.bundle.cohort import read_bundle, read_cohort
 from rollbook.replay.bundle.convention import RewardOnly
 from rollbook.replay.bundle.model import StageId
-from rollbook.replay.cli import app
-from rollbook.replay.engine import replay_bundle, replay_cohort
-from rollbook.replay.installed import InstalledKernel, installed
-from rollbook.replay.result import Agreement, Beside, Verdict
-from rollbook.replay.selection import Selection
+from rollbook.replay.bundle.reading.cohort import read_bundle, read_cohort
+from rollbook.replay.commands.replay import app
+from rollbook.replay.engine.engine import replay_bundle, replay_cohort
+from rollbook.replay.engine.installed import InstalledKernel, installed
+from rollbook.replay.engine.result import Agreement, Beside, Verdict
+from rollbook.replay.engine.selection import Selection
 from rollbook.schemas.errors import BadInput
 from rollbook.tests.replay.reseal import FIXTURES, Json, edit_bundle
 
@@ -276,8 +276,8 @@ def test_what_it_does_to_its_inputs_reaches_nothing() -> None:
 
 def test_what_it_prints_is_dropped(trainer: Path) -> None:
     code = (
-        "import sys; from rollbook.replay.cli import app; app(['replay', sys.argv[1], '--json', '--kernel', "
-        "'tiny_trainer:noisy'])"
+        "import sys; from rollbook.replay.commands.replay import app; "
+        "app(['replay', sys.argv[1], '--json', '--kernel', 'tiny_trainer:noisy'])"
     )
     run = subprocess.run(
         [sys.executable, "-c", code, str(K1)], capture_output=True, check=True, env={"PYTHONPATH": str(trainer)}
@@ -381,7 +381,7 @@ def test_a_chain_runs_it_on_each_bundle(tmp_path: Path) -> None:
 
 def test_without_the_option_nothing_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     imported: list[str] = []
-    monkeypatch.setattr("rollbook.replay.installed.importlib.import_module", imported.append)
+    monkeypatch.setattr("rollbook.replay.engine.installed.importlib.import_module", imported.append)
     assert command(K1).exit_code == 0
     assert imported == []
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollbook.replay.masks import lift_masks
+from rollbook.replay.bundle.masks import lift_masks
 
 SAMPLES = st.lists(
     st.fixed_dictionaries(

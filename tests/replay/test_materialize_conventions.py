@@ -10,18 +10,18 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from rollbook.replay.bundle.cohort import read_cohort, validate
 from rollbook.replay.bundle.convention import Conventions as Stated
 from rollbook.replay.bundle.convention import NamedConvention as Named
 from rollbook.replay.bundle.convention import Unmeasured
 from rollbook.replay.bundle.model import Capability, Redaction, StageId
+from rollbook.replay.bundle.reading.cohort import read_cohort, validate
 from rollbook.replay.bundle.redaction import DEFAULT_REDACTION, Redactor
-from rollbook.replay.chain import replay_chain
-from rollbook.replay.engine import replay_bundle, replay_cohort
+from rollbook.replay.engine.chain import replay_chain
+from rollbook.replay.engine.engine import replay_bundle, replay_cohort
+from rollbook.replay.engine.result import Outcome, Verdict
 from rollbook.replay.materialize.draft import config_of, unmeasured_of
 from rollbook.replay.materialize.evidence import Recording
 from rollbook.replay.materialize.form import Form
-from rollbook.replay.result import Outcome, Verdict
 from rollbook.schemas.digests import float32_bytes, floats_of, mask_of
 from rollbook.schemas.records.convention import (
     Conventions,

@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rollbook.replay.bundle.cohort import read_cohort, validate
 from rollbook.replay.bundle.model import Capability, StageId
+from rollbook.replay.bundle.reading.cohort import read_cohort, validate
 from rollbook.replay.bundle.strictjson import parse
-from rollbook.replay.engine import replay_cohort
+from rollbook.replay.engine.engine import replay_cohort
+from rollbook.replay.engine.result import Outcome, Verdict
 from rollbook.replay.materialize.form import BundleFormat, Form
 from rollbook.replay.materialize.provenance import Provenance
 from rollbook.replay.materialize.report import NotWritten
-from rollbook.replay.result import Outcome, Verdict
 from rollbook.schemas.digests import float32_bytes, floats_of
 from rollbook.schemas.records.payload import StepRecording, World
 from rollbook.schemas.types import NamedNumber

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from rollbook.replay.bundle.cohort import read_bundle, validate
 from rollbook.replay.bundle.model import Redaction
+from rollbook.replay.bundle.reading.cohort import read_bundle, validate
 from rollbook.replay.bundle.redaction import DEFAULT_REDACTION, Redactor
-from rollbook.replay.chain import replay_chain
+from rollbook.replay.engine.chain import replay_chain
+from rollbook.replay.engine.result import Verdict
 from rollbook.replay.materialize.form import BundleFormat, Form
 from rollbook.replay.materialize.report import MaterializeReport
-from rollbook.replay.result import Verdict
 from rollbook.tests.replay.materialized import tree, write
 from rollbook.tests.replay.story import Plant, Story
 from rollbook.tests.replay.test_materialize_ranks import part

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from rollbook.replay.bundle.bundle import Bundle
-from rollbook.replay.bundle.cohort import read_bundle, read_cohort, validate
 from rollbook.replay.bundle.model import INDEX, Capability, Links, StageId, StepBundle
-from rollbook.replay.chain import replay_chain
+from rollbook.replay.bundle.reading.cohort import read_bundle, read_cohort, validate
+from rollbook.replay.engine.chain import replay_chain
+from rollbook.replay.engine.result import Verdict
 from rollbook.replay.materialize.report import MaterializeReport
-from rollbook.replay.result import Verdict
 from rollbook.schemas.digests import float32_bytes, floats_of
 from rollbook.schemas.records.payload import ArrayName, StepRecording, World
 from rollbook.tests.replay.independent_reader import read as read_independently
@@ -248,7 +248,7 @@ def test_an_update_that_is_too_large_for_one_bundle_costs_its_steps_no_more_than
     story.update("u0", [story.group("a"), story.group("b")])
     written = write(story, tmp_path / "large").written
     longest = max((one.path / "index.json").stat().st_size for one in written if one.step_id is not None)
-    limit = "rollbook.replay.bundle.drafts.max_json_bytes"
+    limit = "rollbook.replay.bundle.writing.drafts.max_json_bytes"
     monkeypatch.setattr(limit, lambda file: longest if file == INDEX else 2**20)
     report = write(story, tmp_path / "small")
     assert report.complete

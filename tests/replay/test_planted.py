@@ -11,16 +11,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rollbook.replay.blame import blame_raw_reward, group_relative
 from rollbook.replay.bundle.bundle import Bundle
-from rollbook.replay.bundle.cohort import read_bundle, validate
-from rollbook.replay.bundle.drafts import Draft
 from rollbook.replay.bundle.model import StageId
-from rollbook.replay.bundle.writer import write_bundle
-from rollbook.replay.engine import replay_bundle
+from rollbook.replay.bundle.reading.cohort import read_bundle, validate
+from rollbook.replay.bundle.writing.drafts import Draft
+from rollbook.replay.bundle.writing.writer import write_bundle
+from rollbook.replay.engine.blame import blame_raw_reward, group_relative
+from rollbook.replay.engine.engine import replay_bundle
+from rollbook.replay.engine.result import Divergence, Verdict
 from rollbook.replay.kernels.policy_loss import policy_loss
 from rollbook.replay.kernels.rewards import group_rewards
-from rollbook.replay.result import Divergence, Verdict
 from rollbook.tests.replay.reseal import FIXTURES, Json, edit_bundle
 
 Tensor = np.ndarray[Any, np.dtype[Any]]

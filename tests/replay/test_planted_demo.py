@@ -15,14 +15,14 @@ import pytest
 from numpy.typing import NDArray
 
 from rollbook.replay.bundle.bundle import Bundle
-from rollbook.replay.bundle.cohort import read_bundle, validate
-from rollbook.replay.bundle.drafts import Draft
 from rollbook.replay.bundle.model import Sample, StageId
-from rollbook.replay.bundle.writer import write_cohort
-from rollbook.replay.chain import replay_chain
-from rollbook.replay.engine import replay_bundle
-from rollbook.replay.result import Divergence, Verdict
-from rollbook.replay.selection import Selection
+from rollbook.replay.bundle.reading.cohort import read_bundle, validate
+from rollbook.replay.bundle.writing.drafts import Draft
+from rollbook.replay.bundle.writing.writer import write_cohort
+from rollbook.replay.engine.chain import replay_chain
+from rollbook.replay.engine.engine import replay_bundle
+from rollbook.replay.engine.result import Divergence, Verdict
+from rollbook.replay.engine.selection import Selection
 from rollbook.schemas.digests import float32_bytes, floats_of
 from rollbook.schemas.records.payload import ArrayName, StepRecording, World
 from rollbook.tests.replay.materialized import write

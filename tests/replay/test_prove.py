@@ -10,7 +10,7 @@ from rollbook.infra.cli import run as rollbook
 from rollbook.infra.settings import Topic
 from rollbook.processors.ledger.fold import Ledger, SourceRecord
 from rollbook.processors.ledger.keys import position_key
-from rollbook.producers.redaction import Redaction, Treatment
+from rollbook.producers.redaction.policy import Redaction, Treatment
 from rollbook.replay.audit.audit import audit, stretch_of
 from rollbook.replay.audit.ledger import rows_of
 from rollbook.replay.history.export import export

@@ -11,7 +11,7 @@ import pytest
 
 from rollbook.infra.cli import run as rollbook
 from rollbook.infra.settings import Topic
-from rollbook.producers.redaction import Redaction, Treatment
+from rollbook.producers.redaction.policy import Redaction, Treatment
 from rollbook.replay.audit.audit import stretch_of
 from rollbook.replay.history.export import export
 from rollbook.replay.history.ranges import OffsetRange

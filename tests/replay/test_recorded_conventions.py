@@ -9,11 +9,11 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from hypothesis import HealthCheck, given, settings
 from pydantic import BaseModel
 
-from rollbook.producers.convention_names import PUBLIC
+from rollbook.producers.redaction.convention_names import PUBLIC
 from rollbook.replay.bundle import convention as of_bundle
-from rollbook.replay.criticloss import VALUE_LOSSES
 from rollbook.replay.dialects.table import ADVANTAGES, LOSSES
 from rollbook.replay.materialize.conventions import stated
+from rollbook.replay.stages.criticloss import VALUE_LOSSES
 from rollbook.schemas.records import convention as of_wire
 from rollbook.schemas.types import Part
 from rollbook.tests.schemas.strategies import records
@@ -79,4 +79,6 @@ def test_the_public_names_are_those_of_the_tables() -> None:
     known: dict[tuple[str, str], set[str]] = defaultdict(set)
     for framework, version, name in _known():
         known[framework, version].add(name)
-    assert {place: set(names) for place, names in PUBLIC.items()} == known, "bring producers/convention_names.py along"
+    assert {place: set(names) for place, names in PUBLIC.items()} == known, (
+        "bring producers/redaction/convention_names.py along"
+    )

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rollbook.replay.bundle.cohort import read_cohort, validate
 from rollbook.replay.bundle.problems import BadBundle
+from rollbook.replay.bundle.reading.cohort import read_cohort, validate
 from rollbook.replay.bundle.tensorfile import tensor_bytes
 from rollbook.tests.replay.reseal import FIXTURES, Json, edit_bundle
 

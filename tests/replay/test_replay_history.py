@@ -7,14 +7,14 @@ import pytest
 
 from rollbook.infra.cli import run as rollbook
 from rollbook.replay.bundle.model import StageId
-from rollbook.replay.chain import replay_chain
+from rollbook.replay.engine.chain import replay_chain
+from rollbook.replay.engine.result import Verdict
+from rollbook.replay.engine.selection import Selection
 from rollbook.replay.history.export import export
 from rollbook.replay.history.ranges import OffsetRange
-from rollbook.replay.jsonreport import link_fields
 from rollbook.replay.materialize.report import NotWritten
 from rollbook.replay.materialize.walk import Wanted
-from rollbook.replay.result import Verdict
-from rollbook.replay.selection import Selection
+from rollbook.replay.report.as_json import link_fields
 from rollbook.replay.updates.replayed import ReplayedUpdate, Total, UpdateOutcome, replay_history
 from rollbook.schemas.digests import float32_bytes, floats_of
 from rollbook.schemas.records.payload import ArrayName, StepRecording

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from rollbook.replay.bundle.bundle import Bundle
-from rollbook.replay.bundle.cohort import read_bundle
 from rollbook.replay.bundle.model import ComparisonPolicy, Expected, PolicyLoss, StageId
-from rollbook.replay.engine import replay_bundle
+from rollbook.replay.bundle.reading.cohort import read_bundle
+from rollbook.replay.engine.engine import replay_bundle
+from rollbook.replay.engine.result import Outcome, StageResult, Verdict
 from rollbook.replay.kernels.policy_loss import policy_loss
-from rollbook.replay.report import print_replay
-from rollbook.replay.result import Outcome, StageResult, Verdict
-from rollbook.replay.rounding import group_rounding, sum_rounding
+from rollbook.replay.report.as_text import print_replay
+from rollbook.replay.stages.rounding import group_rounding, sum_rounding
 from rollbook.tests.replay.reseal import FIXTURES, Json, edit_bundle
 
 GROUP = 4

@@ -10,13 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from rollbook.replay.bundle.bundle import Bundle, Cohort
-from rollbook.replay.bundle.cohort import read_bundle, read_cohort
 from rollbook.replay.bundle.model import StageId
-from rollbook.replay.cli import app
-from rollbook.replay.engine import replay_cohort
-from rollbook.replay.locate import Coordinates, bundles_in, locate, wanted
-from rollbook.replay.result import Outcome, Verdict
-from rollbook.replay.selection import Selection, positions_of
+from rollbook.replay.bundle.reading.cohort import read_bundle, read_cohort
+from rollbook.replay.commands.replay import app
+from rollbook.replay.engine.engine import replay_cohort
+from rollbook.replay.engine.locate import Coordinates, bundles_in, locate, wanted
+from rollbook.replay.engine.result import Outcome, Verdict
+from rollbook.replay.engine.selection import Selection, positions_of
 from rollbook.schemas.errors import BadInput
 from rollbook.tests.replay.reseal import FIXTURES, Json, edit_bundle
 

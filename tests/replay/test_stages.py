@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from rollbook.infra.reference.formulas import FORMULAS
 from rollbook.infra.reference.stages import stage_page
 from rollbook.replay.bundle.bundle import Bundle
-from rollbook.replay.bundle.cohort import read_bundle
 from rollbook.replay.bundle.model import Capability, Expected, StageId
-from rollbook.replay.cli import app
-from rollbook.replay.engine import replay_bundle
-from rollbook.replay.formulas import FORMULAS
-from rollbook.replay.result import Outcome, StageResult, Verdict
-from rollbook.replay.stage import Origin
-from rollbook.replay.stages import STAGES, TOKEN_PAYLOADS
-from rollbook.replay.topologies import KNOWN_ESTIMATORS
+from rollbook.replay.bundle.reading.cohort import read_bundle
+from rollbook.replay.commands.replay import app
+from rollbook.replay.engine.engine import replay_bundle
+from rollbook.replay.engine.result import Outcome, StageResult, Verdict
+from rollbook.replay.stages.stage import Origin
+from rollbook.replay.stages.table import STAGES, TOKEN_PAYLOADS
+from rollbook.replay.stages.topologies import KNOWN_ESTIMATORS
 from rollbook.tests.replay.reseal import FIXTURES, Json, edit_bundle
 
 RECOMPUTED = [stage for stage in STAGES.values() if stage.capability is Capability.RECOMPUTE]

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rollbook.replay.bundle.cohort import read_cohort, validate
 from rollbook.replay.bundle.convention import Conventions
 from rollbook.replay.bundle.model import StageId
-from rollbook.replay.engine import replay_cohort
-from rollbook.replay.result import Outcome, StageResult
-from rollbook.replay.selection import Selection
+from rollbook.replay.bundle.reading.cohort import read_cohort, validate
+from rollbook.replay.engine.engine import replay_cohort
+from rollbook.replay.engine.result import Outcome, StageResult
+from rollbook.replay.engine.selection import Selection
 from rollbook.tests.replay.goldens.trlrun import Run
 from rollbook.tests.replay.reseal import Json, edit_bundle
 from rollbook.tests.replay.test_trl_runs import run_of, written

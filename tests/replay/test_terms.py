@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from rollbook.replay.bundle.cohort import read_bundle, validate
-from rollbook.replay.bundle.drafts import Draft, check_draft
+from rollbook.replay.bundle.reading.cohort import read_bundle, validate
 from rollbook.replay.bundle.terms import TERMS
-from rollbook.replay.bundle.writer import write_bundle
-from rollbook.replay.engine import replay_bundle
-from rollbook.replay.result import Verdict
+from rollbook.replay.bundle.writing.drafts import Draft, check_draft
+from rollbook.replay.bundle.writing.writer import write_bundle
+from rollbook.replay.engine.engine import replay_bundle
+from rollbook.replay.engine.result import Verdict
 from rollbook.tests.replay.materialized import write
 from rollbook.tests.replay.reseal import FIXTURES, edit_bundle
 from rollbook.tests.replay.story import Story

@@ -9,14 +9,14 @@ import pytest
 from typer.testing import CliRunner
 
 from rollbook.infra import cli
-from rollbook.replay.bundle.cohort import read_cohort, validate
 from rollbook.replay.bundle.model import Producer, StageId
+from rollbook.replay.bundle.reading.cohort import read_cohort, validate
 from rollbook.replay.bundle.redaction import Redactor
 from rollbook.replay.capture import Recorded
 from rollbook.replay.capture.recorded import writer_of
-from rollbook.replay.dialects.bundles import dialects_of
-from rollbook.replay.engine import Compared, replay_cohort
-from rollbook.replay.result import Outcome, Verdict
+from rollbook.replay.engine.engine import Compared, replay_cohort
+from rollbook.replay.engine.result import Outcome, Verdict
+from rollbook.replay.recognition.bundles import dialects_of
 from rollbook.tests.replay.goldens.case import read
 from rollbook.tests.replay.goldens.tally import FOLDER
 from rollbook.tests.replay.goldens.trlasync import async_step

@@ -17,16 +17,16 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from rollbook.replay import conventional
-from rollbook.replay.batch import Chain, batch_of
 from rollbook.replay.bundle.bundle import Bundle
-from rollbook.replay.bundle.cohort import read_cohort
 from rollbook.replay.bundle.model import Producer
+from rollbook.replay.bundle.reading.cohort import read_cohort
 from rollbook.replay.bundle.redaction import Redactor
 from rollbook.replay.capture import Recorded
 from rollbook.replay.capture.recorded import writer_of
-from rollbook.replay.engine import replay_cohort
-from rollbook.replay.stages import TOKEN_PAYLOADS
+from rollbook.replay.engine.engine import replay_cohort
+from rollbook.replay.stages import conventional
+from rollbook.replay.stages.batch import Chain, batch_of
+from rollbook.replay.stages.table import TOKEN_PAYLOADS
 
 pytest.importorskip("trl", reason="TRL is not installed: install rollbook[trl]")
 from rollbook.tests.replay.goldens import trl

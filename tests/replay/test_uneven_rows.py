@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from rollbook.replay.bundle.bundle import Bundle
-from rollbook.replay.bundle.cohort import read_bundle
 from rollbook.replay.bundle.convention import Conventions, NamedConvention
 from rollbook.replay.bundle.model import StageId
+from rollbook.replay.bundle.reading.cohort import read_bundle
 from rollbook.replay.dialects.cells import MOST_CELLS
-from rollbook.replay.engine import replay_bundle
-from rollbook.replay.result import StageResult, Verdict
-from rollbook.replay.selection import Selection
+from rollbook.replay.engine.engine import replay_bundle
+from rollbook.replay.engine.result import StageResult, Verdict
+from rollbook.replay.engine.selection import Selection
 from rollbook.tests.replay.reseal import FIXTURES
 from rollbook.tests.replay.test_conventions import named, replayed, samples_of, write
 

@@ -7,17 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rollbook.replay.bundle.cohort import read_cohort, validate
 from rollbook.replay.bundle.convention import Unmeasured
 from rollbook.replay.bundle.model import Config, Index, Producer, Redaction
+from rollbook.replay.bundle.reading.cohort import read_cohort, validate
 from rollbook.replay.bundle.redaction import Redactor
-from rollbook.replay.bundle.rows import NotConsumed, Rows
+from rollbook.replay.bundle.writing.rows import NotConsumed, Rows
 from rollbook.replay.capture import Recorded
 from rollbook.replay.capture.recorded import writer_of
-from rollbook.replay.dialects.bundles import dialects_of
-from rollbook.replay.engine import replay_cohort
-from rollbook.replay.result import Outcome, ReplayReport
-from rollbook.replay.selection import Selection
+from rollbook.replay.engine.engine import replay_cohort
+from rollbook.replay.engine.result import Outcome, ReplayReport
+from rollbook.replay.engine.selection import Selection
+from rollbook.replay.recognition.bundles import dialects_of
 from rollbook.tests.replay.goldens.trlrun import trl_convention
 from rollbook.tests.replay.reseal import Json, edit_bundle
 

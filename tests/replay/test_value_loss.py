@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from rollbook.replay.bundle.cohort import read_cohort, validate
 from rollbook.replay.bundle.convention import Conventions, NamedValueLoss, WholeBatch
 from rollbook.replay.bundle.model import Capability, StageId
-from rollbook.replay.engine import replay_cohort
-from rollbook.replay.result import Outcome, ReplayReport, StageResult, Verdict
+from rollbook.replay.bundle.reading.cohort import read_cohort, validate
+from rollbook.replay.engine.engine import replay_cohort
+from rollbook.replay.engine.result import Outcome, ReplayReport, StageResult, Verdict
 from rollbook.tests.replay import by_hand
 from rollbook.tests.replay.reseal import Json, edit_bundle
 

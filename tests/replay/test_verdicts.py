@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from rollbook.replay.bundle.cohort import read_cohort, validate
 from rollbook.replay.bundle.problems import BadBundle
-from rollbook.replay.cli import app
-from rollbook.replay.engine import replay_cohort
-from rollbook.replay.result import Outcome, Verdict
-from rollbook.replay.selection import Selection
-from rollbook.replay.stages import STAGES
+from rollbook.replay.bundle.reading.cohort import read_cohort, validate
+from rollbook.replay.commands.replay import app
+from rollbook.replay.engine.engine import replay_cohort
+from rollbook.replay.engine.result import Outcome, Verdict
+from rollbook.replay.engine.selection import Selection
+from rollbook.replay.stages.table import STAGES
 from rollbook.schemas.errors import BadInput
 from rollbook.tests.replay.reseal import FIXTURES
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from rollbook.replay.bundle.cohort import read_cohort, validate
-from rollbook.replay.bundle.drafts import Draft, check_cohort
 from rollbook.replay.bundle.layout import is_leftover
-from rollbook.replay.bundle.writer import write_cohort
-from rollbook.replay.engine import replay_cohort
-from rollbook.replay.result import Verdict
+from rollbook.replay.bundle.reading.cohort import read_cohort, validate
+from rollbook.replay.bundle.writing.drafts import Draft, check_cohort
+from rollbook.replay.bundle.writing.writer import write_cohort
+from rollbook.replay.engine.engine import replay_cohort
+from rollbook.replay.engine.result import Verdict
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.tests.replay.reseal import FIXTURES
 

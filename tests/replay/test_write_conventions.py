@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from rollbook.replay.bundle.bundle_writer import BundleWriter
-from rollbook.replay.bundle.cohort import read_bundle, read_cohort, validate
-from rollbook.replay.bundle.drafts import Draft, check_draft
 from rollbook.replay.bundle.model import Capability, Redaction, StageId
 from rollbook.replay.bundle.problems import BadBundle
+from rollbook.replay.bundle.reading.cohort import read_bundle, read_cohort, validate
 from rollbook.replay.bundle.redaction import Redactor
-from rollbook.replay.bundle.rows import index_of
+from rollbook.replay.bundle.writing.bundle_writer import BundleWriter
+from rollbook.replay.bundle.writing.drafts import Draft, check_draft
+from rollbook.replay.bundle.writing.rows import index_of
 from rollbook.replay.capture import (
     Capture,
     CapturePlan,
@@ -32,8 +32,8 @@ from rollbook.replay.capture import (
     World,
     context_parallel,
 )
-from rollbook.replay.engine import replay_cohort
-from rollbook.replay.result import Verdict
+from rollbook.replay.engine.engine import replay_cohort
+from rollbook.replay.engine.result import Verdict
 from rollbook.tests.replay import by_hand
 from rollbook.tests.replay.test_conventions import VERL, flat
 

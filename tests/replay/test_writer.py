@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 import torch
 
-from rollbook.replay.bundle import drafts
-from rollbook.replay.bundle.cohort import read_bundle, validate
-from rollbook.replay.bundle.drafts import Draft, check_draft, recomputable
 from rollbook.replay.bundle.layout import is_leftover
 from rollbook.replay.bundle.model import Expected, PolicyLoss, StageId
+from rollbook.replay.bundle.reading.cohort import read_bundle, validate
 from rollbook.replay.bundle.tensorfile import Tensor
-from rollbook.replay.bundle.writer import write_bundle
+from rollbook.replay.bundle.writing import drafts
+from rollbook.replay.bundle.writing.drafts import Draft, check_draft, recomputable
+from rollbook.replay.bundle.writing.writer import write_bundle
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.tests.replay.reseal import FIXTURES
 
@@ -146,9 +146,9 @@ def test_two_writers_on_one_path_never_mix(tmp_path: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from rollbook.replay.bundle.cohort import read_bundle
-from rollbook.replay.bundle.drafts import Draft
-from rollbook.replay.bundle.writer import write_bundle
+from rollbook.replay.bundle.reading.cohort import read_bundle
+from rollbook.replay.bundle.writing.drafts import Draft
+from rollbook.replay.bundle.writing.writer import write_bundle
 source, target, syncs = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 def die(fd, left=[syncs]):
     left[0] -= 1
@@ -174,7 +174,8 @@ def test_a_crash_leaves_what_is_never_taken_for_a_bundle(tmp_path: Path, syncs: 
 
 def test_the_writer_needs_no_torch() -> None:
     code = (
-        "import sys, rollbook.replay.cli, rollbook.replay.bundle.writer, rollbook.replay.engine;"
+        "import sys, rollbook.replay.commands.replay;"
+        "import rollbook.replay.bundle.writing.writer, rollbook.replay.engine.engine;"
         "assert 'torch' not in sys.modules, 'torch was imported'"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

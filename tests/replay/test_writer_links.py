@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from rollbook.replay.bundle.cohort import read_bundle, validate
-from rollbook.replay.bundle.drafts import Draft
 from rollbook.replay.bundle.model import Links, StepBundle
 from rollbook.replay.bundle.problems import BadBundle
-from rollbook.replay.bundle.writer import write_bundle
-from rollbook.replay.engine import replay_bundle
-from rollbook.replay.result import Verdict
+from rollbook.replay.bundle.reading.cohort import read_bundle, validate
+from rollbook.replay.bundle.writing.drafts import Draft
+from rollbook.replay.bundle.writing.writer import write_bundle
+from rollbook.replay.engine.engine import replay_bundle
+from rollbook.replay.engine.result import Verdict
 from rollbook.tests.replay import by_hand
 from rollbook.tests.replay.reseal import FIXTURES, Json, edit_bundle
 

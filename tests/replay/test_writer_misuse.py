@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from rollbook.replay.bundle.bundle_writer import BundleWriter
-from rollbook.replay.bundle.cohort import read_cohort, validate
 from rollbook.replay.bundle.contextparallel import Order, context_parallel
 from rollbook.replay.bundle.model import StageId
+from rollbook.replay.bundle.reading.cohort import read_cohort, validate
+from rollbook.replay.bundle.writing.bundle_writer import BundleWriter
 from rollbook.schemas.errors import BadInput
 from rollbook.tests.replay import by_hand
 from rollbook.tests.replay.reseal import FIXTURES, Json, edit_bundle

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from rollbook.replay.bundle.bundle_writer import BundleWriter, Finalized
-from rollbook.replay.bundle.cohort import inspect, read_cohort, validate
-from rollbook.replay.bundle.drafts import Draft
 from rollbook.replay.bundle.layout import is_leftover
-from rollbook.replay.bundle.shards import write_shard
-from rollbook.replay.engine import replay_cohort
-from rollbook.replay.result import Verdict
+from rollbook.replay.bundle.reading.cohort import inspect, read_cohort, validate
+from rollbook.replay.bundle.writing.bundle_writer import BundleWriter, Finalized
+from rollbook.replay.bundle.writing.drafts import Draft
+from rollbook.replay.bundle.writing.shards import write_shard
+from rollbook.replay.engine.engine import replay_cohort
+from rollbook.replay.engine.result import Verdict
 from rollbook.schemas.errors import BadInput
 from rollbook.tests.replay import by_hand, independent_reader
 from rollbook.tests.replay.reseal import FIXTURES
@@ -108,7 +108,7 @@ def test_whoever_tries_again_publishes_what_the_last_rank_could_not(tmp_path: Pa
     first, second = rank(path, 0), rank(path, 1)
     assert first.finalize(ranks=[0, 1]).missing_ranks == (1,)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rollbook.replay.bundle.shards.publish_shards", lambda *_: (0,))
+        patch.setattr("rollbook.replay.bundle.writing.shards.publish_shards", lambda *_: (0,))
         second.finalize(ranks=[0, 1])
     assert not path.exists()
     assert first.finalize(ranks=[0, 1]).published

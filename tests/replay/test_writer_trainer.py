@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 import torch
 
-from rollbook.replay.bundle.bundle_writer import BundleWriter
-from rollbook.replay.bundle.cohort import read_bundle, read_cohort, validate
-from rollbook.replay.bundle.drafts import Draft
 from rollbook.replay.bundle.model import Capability, Config, StageId, World
 from rollbook.replay.bundle.problems import BadBundle
-from rollbook.replay.bundle.rows import Origin, index_of
-from rollbook.replay.bundle.writer import write_bundle, write_cohort
-from rollbook.replay.engine import replay_cohort
-from rollbook.replay.result import Verdict
+from rollbook.replay.bundle.reading.cohort import read_bundle, read_cohort, validate
+from rollbook.replay.bundle.writing.bundle_writer import BundleWriter
+from rollbook.replay.bundle.writing.drafts import Draft
+from rollbook.replay.bundle.writing.rows import Origin, index_of
+from rollbook.replay.bundle.writing.writer import write_bundle, write_cohort
+from rollbook.replay.engine.engine import replay_cohort
+from rollbook.replay.engine.result import Verdict
 from rollbook.schemas.errors import BadInput
 from rollbook.tests.replay import independent_reader
 from rollbook.tests.replay.by_hand import CONFIG, LOSS, PRODUCER, TENSORS, index, rows, writer
@@ -181,7 +181,7 @@ def test_terms_name_the_sample(tmp_path: Path) -> None:
 
 def test_it_imports_neither_torch_nor_kafka_nor_the_command_line() -> None:
     code = (
-        "import sys, rollbook.replay.bundle.bundle_writer, rollbook.replay.bundle.rows;"
+        "import sys, rollbook.replay.bundle.writing.bundle_writer, rollbook.replay.bundle.writing.rows;"
         "found = {'torch', 'confluent_kafka', 'typer', 'rich', 'fastavro'} & sys.modules.keys();"
         "assert not found, found"
     )

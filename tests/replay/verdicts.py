@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from rollbook.replay.bundle.cohort import read_cohort, validate
-from rollbook.replay.engine import replay_cohort
+from rollbook.replay.bundle.reading.cohort import read_cohort, validate
+from rollbook.replay.engine.engine import replay_cohort
 from rollbook.schemas.errors import RollbookError
 from rollbook.tests.replay.reseal import FIXTURES
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rollbook.infra.settings import Settings, Topic
-from rollbook.infra.topics import create_topics
+from rollbook.infra.topics.topics import create_topics
 from rollbook.tests.soak.check import Findings, check_all
 from rollbook.tests.soak.cluster import Brokers
 from rollbook.tests.soak.director import Director

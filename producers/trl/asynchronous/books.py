@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from rollbook.producers.command import Command
 from rollbook.producers.errors import OutOfOrder, Refused, StartAnew
-from rollbook.producers.facts import Done, Facts
+from rollbook.producers.observing.facts import Done, Facts
+from rollbook.producers.sending.command import Command
 from rollbook.producers.trl.clients import REWARDED, Clients, arrived, observed
 from rollbook.producers.trl.facts import Conditions, Generation, RowFacts, StepFacts
 from rollbook.producers.trl.recording import step_arrays
 from rollbook.producers.trl.resuming import Resumed, Standing
 from rollbook.producers.trl.run import LedgerRun
-from rollbook.producers.update import Update
+from rollbook.producers.updates.update import Update
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.reward import DiscardReason
 from rollbook.schemas.records.update import Checkpoint, ReserveItem, ReserveMode

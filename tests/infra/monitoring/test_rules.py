@@ -12,11 +12,9 @@ import pytest
 from rollbook.infra.monitoring.alerts import ALERTS, Alert
 from rollbook.infra.monitoring.files import File
 from rollbook.infra.monitoring.rules import RUNBOOK, rules
-from rollbook.infra.reference.markdown import anchor
 from rollbook.processors.metric_table import TABLE
 from rollbook.tests.infra.monitoring.cases import AT, CASES, HEALTHY, MINUTES, Case, Fired
 from rollbook.tests.infra.monitoring.promtool import promtool
-from rollbook.tests.test_layout import ROOT
 
 BY_NAME = {alert.name: alert for alert in ALERTS}
 WELL = Case("", "all is well", {})
@@ -129,13 +127,6 @@ def test_each_name_is_of_the_table() -> None:
         named = set(re.findall(r"\b(?:rollbook|process)_\w+", "\n".join(alert.expr)))
         assert named
         assert named <= known, alert.name
-
-
-def test_each_alert_has_its_place_in_the_page() -> None:
-    page = (ROOT / RUNBOOK).read_text(encoding="utf-8")
-    headings = [line.lstrip("# ") for line in page.splitlines() if line.startswith("### ")]
-    assert headings == [alert.name for alert in ALERTS]
-    assert all(anchor(alert.name) == f"#{alert.anchor}" for alert in ALERTS)
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)

@@ -14,7 +14,7 @@ from types import TracebackType
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from rollbook.processors.dashboard.answers import Decisions, Frame, Problem, Size, Trajectory
-from rollbook.processors.dashboard.routes import LONGEST_ID
+from rollbook.processors.dashboard.web.routes import LONGEST_ID
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rollbook.processors.dashboard.view import View
+from rollbook.processors.dashboard.fold.view import View
 from rollbook.tests.processors.log import Log
 
 BEGAN_MS = 1_750_000_000_000

@@ -14,10 +14,10 @@ import pytest
 
 from rollbook.infra.settings import Settings
 from rollbook.processors.address import Address
-from rollbook.processors.dashboard.access import Access, is_from_elsewhere
-from rollbook.processors.dashboard.answering import CONTENT_POLICY
-from rollbook.processors.dashboard.guard import FORM_S
-from rollbook.processors.dashboard.web import MOST_CONNECTIONS
+from rollbook.processors.dashboard.web.access import Access, is_from_elsewhere
+from rollbook.processors.dashboard.web.answering import CONTENT_POLICY
+from rollbook.processors.dashboard.web.guard import FORM_S
+from rollbook.processors.dashboard.web.server import MOST_CONNECTIONS
 from rollbook.schemas.errors import BadInput
 from rollbook.tests.processors.dashboard.serving import Served, command, dashboard, end, environment
 

@@ -6,8 +6,8 @@ from itertools import count, islice
 from typing import Any
 
 from rollbook.processors.dashboard.answers import Now, PolicyLine, Size, Step
-from rollbook.processors.dashboard.places import APART_MS
-from rollbook.processors.dashboard.view import View
+from rollbook.processors.dashboard.fold.places import APART_MS
+from rollbook.processors.dashboard.fold.view import View
 from rollbook.processors.freshness import snapshot
 from rollbook.processors.metric import MOST_RUNS
 from rollbook.schemas.codec import encode

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollbook.processors.dashboard import lean
+from rollbook.processors.dashboard.fold import lean
 from rollbook.schemas.codec import UndecodableRecord, decode, encode
 from rollbook.schemas.records.decision import Decision
 from rollbook.tests.benchmarks.long_run import LongRun

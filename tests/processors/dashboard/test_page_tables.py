@@ -3,7 +3,7 @@
 import json
 import re
 
-from rollbook.processors.dashboard.counting import STAGES, TOOK_S
+from rollbook.processors.dashboard.fold.counting import STAGES, TOOK_S
 from rollbook.processors.ledger.figures import BOUNDS
 from rollbook.tests.processors.dashboard.page_server import STATIC
 

@@ -1,6 +1,6 @@
 """Times of offsets and mentions of trajectories: what is found, and what is kept of very much."""
 
-from rollbook.processors.dashboard.places import APART_MS, Mentions, Times
+from rollbook.processors.dashboard.fold.places import APART_MS, Mentions, Times
 
 
 def test_a_time_is_that_of_the_mark_before() -> None:

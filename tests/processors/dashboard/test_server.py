@@ -14,10 +14,10 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.dashboard.answers import Frame, Size
-from rollbook.processors.dashboard.openapi import description
-from rollbook.processors.dashboard.routes import ROUTES
 from rollbook.processors.dashboard.shared import Mark
-from rollbook.processors.dashboard.stream import HEARTBEAT_S, MOST_STREAMS
+from rollbook.processors.dashboard.web.openapi import description
+from rollbook.processors.dashboard.web.routes import ROUTES
+from rollbook.processors.dashboard.web.stream import HEARTBEAT_S, MOST_STREAMS
 from rollbook.tests.conftest import PARTITIONS
 from rollbook.tests.infra.rich_run import decide, rich
 from rollbook.tests.processors.dashboard.serving import Events, Served, dashboard

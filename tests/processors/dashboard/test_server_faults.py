@@ -19,10 +19,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.broker.ports import free_port
 from rollbook.infra.settings import Settings, Topic
-from rollbook.infra.topics import create_topics, delete_topics
+from rollbook.infra.topics.topics import create_topics, delete_topics
 from rollbook.processors.dashboard import supervisor as supervisor_module
 from rollbook.processors.dashboard.answers import Reading
-from rollbook.processors.dashboard.progress import IN_TIME, LATE, Progress
+from rollbook.processors.dashboard.reading.progress import IN_TIME, LATE, Progress
 from rollbook.processors.dashboard.shared import Shared
 from rollbook.processors.dashboard.supervisor import Supervisor
 from rollbook.tests import recount

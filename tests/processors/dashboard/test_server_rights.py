@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import Producer
 
-from rollbook.infra.acl_table import Role, acls_for
-from rollbook.infra.acls import apply_acls
 from rollbook.infra.settings import Settings, Topic
-from rollbook.infra.topics import create_topics
+from rollbook.infra.topics.acl_table import Role, acls_for
+from rollbook.infra.topics.acls import apply_acls
+from rollbook.infra.topics.topics import create_topics
 from rollbook.tests.infra.rich_run import rich
 from rollbook.tests.infra.secured import SECRET, Secured, secured_broker
 from rollbook.tests.processors.dashboard.serving import dashboard

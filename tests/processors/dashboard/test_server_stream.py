@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 
 from rollbook.infra.settings import Settings
-from rollbook.processors.dashboard import stream
 from rollbook.processors.dashboard.answers import Frame, Reading, Size
 from rollbook.processors.dashboard.shared import Mark, Shared, Standing
-from rollbook.processors.dashboard.stream import Asked, Frames, Streams
+from rollbook.processors.dashboard.web import stream
+from rollbook.processors.dashboard.web.stream import Asked, Frames, Streams
 
 ASKED = Asked("r", Size.SECOND)
 SECOND = Asked("r", Size.MINUTE)

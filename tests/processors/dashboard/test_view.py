@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rollbook.processors.dashboard.answers import Count, Size, Step
-from rollbook.processors.dashboard.view import View
-from rollbook.processors.dashboard.windows import KEPT, LENGTH_MS, Windows
+from rollbook.processors.dashboard.fold.view import View
+from rollbook.processors.dashboard.fold.windows import KEPT, LENGTH_MS, Windows
 from rollbook.processors.freshness import snapshot
 from rollbook.processors.metric import MOST_RUNS
 from rollbook.schemas.codec import encode

@@ -17,7 +17,7 @@ import pytest
 
 from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.settings import Settings, Topic
-from rollbook.infra.topics import create_topics
+from rollbook.infra.topics.topics import create_topics
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.schemas.records.run import Enforcement
 from rollbook.tests.conftest import PARTITIONS

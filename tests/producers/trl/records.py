@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from rollbook.infra.settings import Settings, Topic
-from rollbook.producers.ledger_topic import read_states
+from rollbook.producers.reading.ledger_topic import read_states
 from rollbook.schemas.codec import decode
 from rollbook.schemas.records.decision import Decision, Outcome
 from rollbook.schemas.records.ledger import (

@@ -5,17 +5,17 @@ from pathlib import Path
 
 from rollbook.infra.settings import Settings
 from rollbook.producers.trl import LedgerRun
-from rollbook.replay.bundle.cohort import read_cohort
 from rollbook.replay.bundle.model import StageId
-from rollbook.replay.dialects.bundles import dialects_of
+from rollbook.replay.bundle.reading.cohort import read_cohort
 from rollbook.replay.dialects.trl import loss_name
-from rollbook.replay.engine import replay_cohort
+from rollbook.replay.engine.engine import replay_cohort
+from rollbook.replay.engine.result import Outcome, Verdict
 from rollbook.replay.histories import open_history
 from rollbook.replay.history.export import export, ranges_of_run
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.replay.materialize.materialize import Wanted, materialize
 from rollbook.replay.materialize.report import MaterializeReport
-from rollbook.replay.result import Outcome, Verdict
+from rollbook.replay.recognition.bundles import dialects_of
 from rollbook.replay.updates.replayed import UpdateOutcome
 from rollbook.tests.producers.trl.tiny import Shape
 from rollbook.tests.replay.materialized import tree

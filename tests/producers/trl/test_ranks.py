@@ -12,7 +12,7 @@ pytest.importorskip("trl", reason="TRL is not installed: install rollbook[trl]")
 from rollbook.infra.settings import Settings, Topic
 from rollbook.producers import Options, new_id
 from rollbook.producers.trl import StepFacts
-from rollbook.replay.bundle.cohort import read_cohort
+from rollbook.replay.bundle.reading.cohort import read_cohort
 from rollbook.replay.materialize.report import NotWritten
 from rollbook.schemas.digests import floats_of, mask_of
 from rollbook.schemas.records.decision import Outcome

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rollbook.producers.facts import ObservedRow
+from rollbook.producers.observing.facts import ObservedRow
 from rollbook.producers.trl.resuming import Resumed, Standing, _recorded
 from rollbook.producers.trl.saved import STEPS, OpenPart, Saved, read_steps, write
 from rollbook.schemas.records.common import LearnerRef, PolicyRef

@@ -12,12 +12,12 @@ pytest.importorskip("trl", reason="TRL is not installed: install rollbook[trl]")
 from rollbook.infra.settings import Settings, Topic
 from rollbook.producers import Options, new_id
 from rollbook.producers.trl import LedgerRun, StepFacts, reading
-from rollbook.replay.bundle.cohort import read_bundle, read_cohort
 from rollbook.replay.bundle.model import StageId
-from rollbook.replay.chain import replay_chain
-from rollbook.replay.engine import replay_cohort
-from rollbook.replay.result import Outcome as StageOutcome
-from rollbook.replay.result import Verdict
+from rollbook.replay.bundle.reading.cohort import read_bundle, read_cohort
+from rollbook.replay.engine.chain import replay_chain
+from rollbook.replay.engine.engine import replay_cohort
+from rollbook.replay.engine.result import Outcome as StageOutcome
+from rollbook.replay.engine.result import Verdict
 from rollbook.schemas.records.decision import Decision, Outcome
 from rollbook.schemas.records.run import Enforcement
 from rollbook.tests.producers.trl.replayed import bundles_of, replays

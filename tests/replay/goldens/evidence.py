@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from rollbook.replay.dialects.additions import Additions, Penalty
 from rollbook.replay.dialects.estimate import Rewarded, placed_at_end
 from rollbook.replay.dialects.loss import Bounds, Policies
-from rollbook.replay.dialects.search import LossGiven
 from rollbook.replay.kernels.aggregate import Totals
+from rollbook.replay.recognition.search import LossGiven
 from rollbook.tests.replay.goldens import trl
 from rollbook.tests.replay.goldens.case import Case, case_of, labels, numbers, read
 from rollbook.tests.replay.goldens.tally import OURS

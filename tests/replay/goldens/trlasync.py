@@ -7,7 +7,7 @@ import numpy as np
 
 from rollbook.replay.bundle.convention import Conventions, EntropyMean, WholeBatch
 from rollbook.replay.bundle.model import Config
-from rollbook.replay.bundle.rows import Rows
+from rollbook.replay.bundle.writing.rows import Rows
 from rollbook.replay.capture import Recorded
 from rollbook.tests.replay.goldens.case import numbers
 from rollbook.tests.replay.goldens.trlrun import named

@@ -27,7 +27,7 @@ from rollbook.replay.bundle.convention import (
     WholeBatch,
 )
 from rollbook.replay.bundle.model import Config
-from rollbook.replay.bundle.rows import NotConsumed, Origin, Rows
+from rollbook.replay.bundle.writing.rows import NotConsumed, Origin, Rows
 from rollbook.replay.capture import Recorded
 from rollbook.replay.dialects import trl
 from rollbook.tests.replay.goldens.case import numbers

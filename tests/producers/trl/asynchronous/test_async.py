@@ -13,14 +13,14 @@ pytest.importorskip("trl", reason="TRL is not installed: install rollbook[trl]")
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.producers import Options, Trainer, new_id
-from rollbook.producers.ledger_topic import read_states
-from rollbook.producers.redaction import Redaction, Treatment
+from rollbook.producers.reading.ledger_topic import read_states
+from rollbook.producers.redaction.policy import Redaction, Treatment
 from rollbook.producers.trl import Generation, LedgerRun, StepFacts
 from rollbook.producers.trl.asynchronous.books import AsyncGateBooks
-from rollbook.replay.bundle.cohort import read_cohort
 from rollbook.replay.bundle.model import StageId
-from rollbook.replay.engine import replay_cohort
-from rollbook.replay.result import Outcome, Verdict
+from rollbook.replay.bundle.reading.cohort import read_cohort
+from rollbook.replay.engine.engine import replay_cohort
+from rollbook.replay.engine.result import Outcome, Verdict
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.decision import Decision
 from rollbook.schemas.records.decision import Outcome as Decided

@@ -1,0 +1,1 @@
+"""The commands of broker, topics, processor and looking: options in, page and exit code out."""

@@ -1,0 +1,78 @@
+"""`rollbook broker`: a local Apache Kafka that stays until it is stopped."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rollbook.infra.broker.daemon import DEFAULT_PORT, daemon_state, default_data_dir, start_daemon, stop_daemon
+from rollbook.infra.broker.files import broker_files
+from rollbook.infra.broker.jvm import train
+from rollbook.infra.settings import DEFAULT_BOOTSTRAP_SERVERS
+from rollbook.schemas.text import visible
+
+app = typer.Typer(
+    help="A local Apache Kafka broker from packages: no Docker, no Java to install. Listens on 127.0.0.1 only.",
+    epilog="Example: rollbook broker start && rollbook topics create",
+    no_args_is_help=True,
+)
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        file_okay=False,
+        show_default="'broker' in ROLLBOOK_DATA_DIR or the user's data directory",
+        help="Where the broker keeps its data.",
+    ),
+]
+
+
+@app.command(epilog="Example: rollbook broker start --data-dir ./kafka --port 19092")
+def start(
+    folder: DataDir = None,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, show_default=str(DEFAULT_PORT), help="Its port.")
+    ] = None,
+) -> None:
+    """Start the broker and return when it answers; it runs until `rollbook broker stop`. The data survives."""
+    started = start_daemon(_folder(folder), port)
+    state = started.state
+    word = "already running" if started.was_running else "started"
+    print(f"{word}: Apache Kafka at {state.bootstrap_servers}, pid {state.process.pid}, {_data_in(folder)}")
+    if state.bootstrap_servers != DEFAULT_BOOTSTRAP_SERVERS:
+        print(f"to use it: export ROLLBOOK_BOOTSTRAP_SERVERS={state.bootstrap_servers}")
+
+
+@app.command(epilog="Example: rollbook broker stop --data-dir ./kafka")
+def stop(folder: DataDir = None) -> None:
+    """Stop the broker in an orderly way, keeping its data. Nothing to stop is fine."""
+    stopped = stop_daemon(_folder(folder))
+    print(f"not running ({_data_in(folder)})" if stopped is None else f"stopped: pid {stopped.process.pid}")
+
+
+@app.command(epilog="Example: rollbook broker status || rollbook broker start")
+def status(folder: DataDir = None) -> None:
+    """Say whether the broker runs, and where. Exit code 0 when it does, 1 when not."""
+    state = daemon_state(_folder(folder))
+    if state is None:
+        print(f"not running ({_data_in(folder)})")
+        raise typer.Exit(1)
+    where = f"{state.bootstrap_servers}, pid {state.process.pid}, cluster {state.cluster_id}"
+    print(f"running: Apache Kafka at {where}, {_data_in(folder)}")
+
+
+@app.command(epilog="Example: rollbook broker fetch")
+def fetch() -> None:
+    """Fetch and verify the broker's files now, so that later starts need no network and are quicker."""
+    files = broker_files()
+    train(files)
+    print(f"verified: {len(files.jars)} files, Java {files.java_version}")
+
+
+def _folder(folder: Path | None) -> Path:
+    return default_data_dir() if folder is None else folder.absolute()
+
+
+def _data_in(folder: Path | None) -> str:
+    return f"data in {visible(_folder(folder), limit=4096)}"

@@ -1,0 +1,1 @@
+"""The commands that run a reader of the decisions."""

@@ -1,0 +1,1 @@
+"""What is committed, folded into figures. Pure."""

@@ -1,0 +1,1 @@
+"""Reading decisions and snapshots for the dashboard: where it stands, how far it is."""

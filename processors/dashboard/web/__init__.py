@@ -1,0 +1,1 @@
+"""The dashboard over HTTP: who may ask, what is answered, what is streamed."""

@@ -1,0 +1,1 @@
+"""The clients: rollout worker, reward service, trainer, weight coordinator."""

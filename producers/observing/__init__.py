@@ -1,0 +1,1 @@
+"""Training without asking: what happened is told as a fact."""

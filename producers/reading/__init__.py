@@ -1,0 +1,1 @@
+"""What clients read back: decisions, epochs, freshness, and the arrays behind trajectories."""

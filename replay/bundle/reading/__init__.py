@@ -1,0 +1,1 @@
+"""Bundles from disk, put together and checked."""

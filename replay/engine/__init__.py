@@ -1,0 +1,1 @@
+"""The engine: a bundle through the stages, what differs first, and who is to blame."""

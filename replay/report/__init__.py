@@ -1,0 +1,1 @@
+"""What replay found, for people and for programs."""

@@ -1,0 +1,1 @@
+"""The stages of replay: one table, and what each stage computes."""
