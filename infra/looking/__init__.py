@@ -1,1 +1,4 @@
-"""Looking at a run: its ledger now, its decisions, and the history of one thing. Reads only; nothing is committed."""
+"""Looking at a run: its ledger now, its decisions, and the history of one thing.
+
+It only reads; what is shown is what is committed, and `*_page.py` says it for people.
+"""

@@ -1,1 +1,4 @@
-"""The commands that run a reader of the decisions."""
+"""The commands of the readers of decisions: options in, exit code out.
+
+Options and their help only; what is done lies where it is imported from.
+"""

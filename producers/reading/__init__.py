@@ -1,1 +1,4 @@
-"""What clients read back: decisions, epochs, freshness, and the arrays behind trajectories."""
+"""What clients read back: decisions, epochs, freshness, and the arrays behind trajectories.
+
+Committed records only; every wait has an end; arrays are believed after their digest.
+"""

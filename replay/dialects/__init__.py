@@ -1,2 +1,4 @@
-"""The conventions under which frameworks compute what goes by one name, as data, and the search for the one that made
-a recorded number."""
+"""The conventions under which frameworks compute what goes by one name, as data.
+
+A convention names library and version, and has recorded cases of that library behind it (tests/data/goldens).
+"""

@@ -1,1 +1,4 @@
-"""The engine: a bundle through the stages, what differs first, and who is to blame."""
+"""The engine: bundles through the stages, where they first differ, and what is to blame.
+
+It never computes by guess: what is outside a stage's contract is unsupported, and says so.
+"""

@@ -1,1 +1,4 @@
-"""Reading the log: offset ranges, the sources that records come from, and decisions by the record they decide."""
+"""Reading the log: offset ranges, the sources that records come from, and decisions by the record they decide.
+
+`source.py` is the one interface; whoever works on a history knows neither Kafka nor files.
+"""

@@ -1,1 +1,4 @@
-"""What is committed, folded into figures. Pure."""
+"""What is committed, folded into the figures that the dashboard shows.
+
+Pure and bounded; sums over the whole log equal the ledger's own.
+"""
