@@ -1,117 +1,89 @@
 """The layout, checked: what a folder may import, and that the wheel is the tree."""
 
-import ast
 import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
-PARTS = ("schemas", "producers", "processors", "replay", "infra", "tests")
-SETTINGS_LEAF = "rollbook.infra.settings"
+from rollbook.tests.structure.layers import ALLOWED, LAYERS, OPEN, SETTINGS_LEAF, layer_of, part_of
+from rollbook.tests.structure.page import page
+from rollbook.tests.structure.sizes import MOST_LINES, REASONS
+from rollbook.tests.structure.tree import PARTS, ROOT, Module, closure, is_within, modules, product
 
-# What a part may import of rollbook. Of the processors, producers and replay may have what is pure.
-ALLOWED = {
-    "schemas": ("rollbook.schemas", SETTINGS_LEAF),
-    "producers": ("rollbook.producers", "rollbook.schemas", "rollbook.processors", SETTINGS_LEAF),
-    "processors": ("rollbook.processors", "rollbook.schemas", SETTINGS_LEAF),
-    "replay": ("rollbook.replay", "rollbook.schemas", "rollbook.processors", SETTINGS_LEAF),
-    "infra": ("rollbook",),
-    "tests": ("rollbook",),
-}
 # A rule or a fold that imports one of these is not a function of the log alone.
 IMPURE = ("confluent_kafka", "typer", "rich", "socket", "subprocess", "threading", "time", "random", "uuid", "os")
 NO_TORCH = ("schemas", "producers", "processors", "replay")
 
 
-def modules(part: str) -> Iterator[Path]:
-    yield from sorted(path for path in (ROOT / part).rglob("*.py") if "__pycache__" not in path.parts)
-
-
-def name_of(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(("rollbook", *(parts[:-1] if parts[-1] == "__init__" else parts)))
-
-
-@cache
-def imports_of(path: Path) -> frozenset[str]:
-    """Every module that the file imports, at its top or inside a function; `from a import b` counts as a and a.b."""
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: relative imports hide which part is meant"
-            found.update((str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)))
-    return frozenset(found)
-
-
-def is_within(module: str, packages: tuple[str, ...]) -> bool:
-    return any(module == package or module.startswith(f"{package}.") for package in packages)
-
-
-@cache
-def files_by_name() -> dict[str, Path]:
-    return {name_of(path): path for part in PARTS for path in modules(part)}
-
-
-def closure(names: frozenset[str]) -> frozenset[str]:
-    """The names and all that their modules import of rollbook, with the packages on the way (they run as well)."""
-    seen: set[str] = set()
-    waiting = [name for name in names if name.startswith("rollbook.")]
-    while waiting:
-        name = waiting.pop()
-        package = name.rpartition(".")[0]
-        if name in seen or package == "":
-            continue
-        seen.add(name)
-        waiting.append(package)
-        if name in files_by_name():
-            waiting += [other for other in imports_of(files_by_name()[name]) if other.startswith("rollbook.")]
-    return frozenset(seen)
-
-
 @pytest.mark.parametrize("part", PARTS)
 def test_a_part_imports_only_what_lies_below_it(part: str) -> None:
     wrong = [
-        f"{path.relative_to(ROOT)} imports {name}"
-        for path in modules(part)
-        for name in sorted(imports_of(path))
+        f"{one.place} imports {name}"
+        for one in _modules_of(part)
+        for name in sorted(one.imports)
         if name.startswith("rollbook.") and not is_within(name, ALLOWED[part])
     ]
     assert wrong == []
 
 
+@pytest.mark.parametrize("part", LAYERS)
+def test_within_a_part_imports_go_down(part: str) -> None:
+    order = {layer: height for height, layer in enumerate(LAYERS[part])}
+    files = [one for one in _modules_of(part) if not (one.is_package and one.package in OPEN)]
+    assert {layer_of(one) for one in files} == order.keys(), (
+        "a folder or module has no line in the table, or a line nothing"
+    )
+    wrong = [
+        f"{one.place} imports {name}"
+        for one in files
+        for name in sorted(one.imports & modules().keys())
+        if part_of(name) == part
+        and not (modules()[name].is_package and modules()[name].package in OPEN)
+        and order[layer_of(modules()[name])] > order[layer_of(one)]
+    ]
+    assert wrong == []
+
+
+def test_every_module_says_what_it_is_for_and_is_no_larger_than_it_may_be() -> None:
+    assert [one.place for one in modules().values() if not one.doc and one.lines] == []
+    assert {one.place for one in product() if one.lines > MOST_LINES} == REASONS.keys()
+
+
+def test_every_folder_says_what_may_be_changed_in_it() -> None:
+    folders = [one for one in product() if one.is_package and one.package not in OPEN]
+    assert [one.place for one in folders if "\n\n" not in one.doc] == []
+
+
+def test_the_structure_is_told_with_every_layer() -> None:
+    sections = dict(section.split("\n", 1) for section in page().split("\n## ")[1:])
+    for part, layers in LAYERS.items():
+        assert all(f"| `{layer}` |" in sections[f"{part}/"] for layer in layers)
+
+
 def test_the_settings_leaf_leans_on_the_errors_alone() -> None:
-    leaned = {name for name in imports_of(ROOT / "infra" / "settings.py") if name.startswith("rollbook.")}
+    leaned = {name for name in modules()[SETTINGS_LEAF].imports if name.startswith("rollbook.")}
     assert {name for name in leaned if not is_within(name, ("rollbook.schemas.errors",))} == set()
 
 
 @pytest.mark.parametrize("part", ["producers", "replay"])
 def test_clients_and_replay_take_only_what_is_pure_of_the_processors(part: str) -> None:
     wrong = []
-    for path in modules(part):
-        taken = frozenset(name for name in imports_of(path) if is_within(name, ("rollbook.processors",)))
-        for name in sorted(closure(taken) & files_by_name().keys()):
+    for one in _modules_of(part):
+        taken = frozenset(name for name in one.imports if is_within(name, ("rollbook.processors",)))
+        for name in sorted(closure(taken) & modules().keys()):
             if is_within(name, ("rollbook.processors",)):
-                impure = [other for other in imports_of(files_by_name()[name]) if is_within(other, IMPURE)]
-                wrong += [f"{path.relative_to(ROOT)} -> {name} -> {other}" for other in impure]
+                impure = [other for other in modules()[name].imports if is_within(other, IMPURE)]
+                wrong += [f"{one.place} -> {name} -> {other}" for other in impure]
     assert wrong == []
 
 
 @pytest.mark.parametrize("part", NO_TORCH)
 def test_no_part_but_the_demo_imports_torch(part: str) -> None:
-    assert [str(path) for path in modules(part) if any(is_within(name, ("torch",)) for name in imports_of(path))] == []
-    assert [
-        str(path)
-        for path in modules("infra")
-        if "demo" not in path.parts and any(is_within(name, ("torch",)) for name in imports_of(path))
-    ] == []
+    files = [*_modules_of(part), *(one for one in _modules_of("infra") if "demo" not in one.path.parts)]
+    assert [one.place for one in files if any(is_within(name, ("torch",)) for name in one.imports)] == []
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -172,3 +144,7 @@ def test_the_wheel_works_without_the_checkout(wheel: Path, tmp_path: Path) -> No
     assert files == [str(tmp_path / "rollbook" / part / "__init__.py") for part in PARTS[:-1]]
     assert kafka.startswith("4.")
     assert version.startswith("rollbook ")
+
+
+def _modules_of(part: str) -> list[Module]:
+    return [one for one in modules().values() if part_of(one.name) == part]
