@@ -63,6 +63,7 @@ class Mount:
             if command.callback is not None:
                 command.callback = _with_text(command.callback)
         if self.kind is MountKind.GROUP:
+            group.no_args_is_help = True
             return group
         named: Mapping[str, Any] = group.commands
         command = next(iter(named.values())) if len(named) == 1 else named[self.name]

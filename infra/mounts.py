@@ -44,7 +44,7 @@ MOUNTS = (
         "infra.commands.checklist",
         _COMMAND,
         "Say which steps of a trainer's integration were seen.",
-        "checklist --run RUN",
+        "checklist --run my-run",
     ),
     Mount(
         Task.LOOK,
@@ -52,7 +52,7 @@ MOUNTS = (
         "infra.commands.inspect",
         _COMMAND,
         "Print the ledger of a run as it is now.",
-        "ledger --run RUN",
+        "ledger --run my-run",
     ),
     Mount(
         Task.LOOK,
@@ -60,7 +60,7 @@ MOUNTS = (
         "infra.commands.inspect",
         _COMMAND,
         "Print the decisions of a run.",
-        "decisions --run RUN",
+        "decisions --run my-run",
     ),
     Mount(
         Task.LOOK,
@@ -68,12 +68,19 @@ MOUNTS = (
         "infra.commands.inspect",
         _COMMAND,
         "Print the history of one trajectory, update or policy.",
-        "explain ID --run RUN",
+        "explain 3 --run my-run",
     ),
     Mount(
-        Task.LOOK, "freshness", "infra.commands.inspect", _COMMAND, "Print how stale a run's rows are.", "freshness RUN"
+        Task.LOOK,
+        "freshness",
+        "infra.commands.inspect",
+        _COMMAND,
+        "Print how stale a run's rows are.",
+        "freshness my-run",
     ),
-    Mount(Task.LOOK, "watch", "infra.commands.watch", _COMMAND, "Watch a run as it goes, in a terminal.", "watch RUN"),
+    Mount(
+        Task.LOOK, "watch", "infra.commands.watch", _COMMAND, "Watch a run as it goes, in a terminal.", "watch my-run"
+    ),
     Mount(
         Task.LOOK,
         "dashboard",
@@ -105,7 +112,7 @@ MOUNTS = (
         "infra.commands.history",
         _GROUP,
         "Export, seal and show offset ranges of the log.",
-        "history export --run RUN --out run.avro",
+        "history export --run my-run --out run.avro",
     ),
     Mount(
         Task.KEEP,
@@ -113,7 +120,7 @@ MOUNTS = (
         "replay.commands.audit",
         _COMMAND,
         "Derive every decision of a history again.",
-        "audit --run RUN",
+        "audit --run my-run",
     ),
     Mount(
         Task.KEEP,
@@ -121,7 +128,7 @@ MOUNTS = (
         "replay.commands.prove",
         _COMMAND,
         "Say what went into a policy's weights.",
-        "prove --run RUN --policy 1",
+        "prove --run my-run --policy 1",
     ),
     Mount(
         Task.KEEP,
@@ -129,7 +136,7 @@ MOUNTS = (
         "replay.commands.report",
         _COMMAND,
         "Say what became of a run's trajectories.",
-        "report --run RUN --out report.html",
+        "report --run my-run --out report.html",
     ),
     Mount(
         Task.REPLAY,
@@ -137,7 +144,7 @@ MOUNTS = (
         "replay.commands.materialize",
         _COMMAND,
         "Write updates as bundles.",
-        "materialize --run RUN --out bundles",
+        "materialize --run my-run --out bundles",
     ),
     Mount(
         Task.REPLAY,
@@ -172,6 +179,6 @@ MOUNTS = (
         "dialect bundles/BUNDLE",
     ),
     Mount(
-        Task.REPLAY, "diff", "replay.commands.diff", _COMMAND, "Say where two runs first differ.", "diff RUN_A RUN_B"
+        Task.REPLAY, "diff", "replay.commands.diff", _COMMAND, "Say where two runs first differ.", "diff run-a run-b"
     ),
 )

@@ -68,7 +68,8 @@ def report(error: Exception) -> int:
     if hasattr(error, "format_message"):  # typer's errors of use; their classes are not public in every version
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "rollbook"
-        return _fail(f"{error.format_message()} (see `{path} --help`)", ExitCode.BAD_USE)
+        told = error.format_message().replace("Value error, ", "")  # typer's own word for whose fault it is
+        return _fail(f"{told} (see `{path} --help`)", ExitCode.BAD_USE)
     if isinstance(error, typer.Abort):
         return _fail("aborted", ExitCode.NO)
     if isinstance(error, OSError):  # a full disk, say; where a path is the user's, its part has told so itself

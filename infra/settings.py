@@ -250,7 +250,7 @@ def check_names(env: Mapping[str, str]) -> None:
         if name.startswith(_OURS) and name not in VARIABLES and not name.startswith(KAFKA_VARIABLE):
             meant = _meant_by(name.removeprefix(_OURS))
             if meant:
-                raise BadInput(f"{_quoted(name)} is no variable of rollbook: set {meant} instead, or unset it")
+                raise BadInput(f"{_plain(name)} is no variable of rollbook: set {_plain(meant)} instead, or unset it")
 
 
 def _meant_by(rest: str) -> str:
@@ -281,7 +281,7 @@ def _kafka_of_variables(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for variable, value in env.items():
         if variable.startswith(KAFKA_VARIABLE) and variable != FILE_VARIABLE:
             if not value.strip():
-                raise BadInput(f"{variable} is set but empty: unset it, or set it to a value")
+                raise BadInput(f"{_plain(variable)} is set but empty: unset it, or set it to a value")
             name = variable.removeprefix(KAFKA_VARIABLE).lower()
             yield name if name == "log_level" else name.replace("_", "."), value
 
@@ -359,6 +359,11 @@ def _check(variable: str, value: object, example: str) -> None:
         raise BadInput(f"{variable} must be a text, not {type(value).__name__}: set it to a value such as {example}")
     if not value.strip():
         raise BadInput(f"{variable} is set but empty: unset it, or set it to a value such as {example}")
+
+
+def _plain(variable: str) -> str:
+    """A variable's name as it is, or in quotes where it is an odd one."""
+    return variable if re.fullmatch(r"[A-Za-z0-9_]{1,100}", variable) else _quoted(variable)
 
 
 def _quoted(text: str) -> str:

@@ -21,6 +21,7 @@ DataDir = Annotated[
     Path | None,
     typer.Option(
         "--data-dir",
+        metavar="DIR",
         file_okay=False,
         show_default="'broker' in ROLLBOOK_DATA_DIR or the user's data directory",
         help="Where the broker keeps its data.",
@@ -32,7 +33,7 @@ DataDir = Annotated[
 def start(
     folder: DataDir = None,
     port: Annotated[
-        int | None, typer.Option(min=1, max=65535, show_default=str(DEFAULT_PORT), help="Its port.")
+        int | None, typer.Option(metavar="PORT", min=1, max=65535, show_default=str(DEFAULT_PORT), help="Its port.")
     ] = None,
 ) -> None:
     """Start the broker and return when it answers; it runs until `rollbook broker stop`. The data survives."""

@@ -15,7 +15,7 @@ app = typer.Typer(help="Say which steps of an integration a run has shown.")
 
 @app.command(epilog="Example: rollbook checklist --run my-run")
 def checklist(
-    run: Annotated[str, typer.Option("--run", help="The run.", show_default=False)],
+    run: Annotated[str, typer.Option("--run", metavar="RUN", help="The run.", show_default=False)],
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
 ) -> None:
     """Hold a run against the checklist of docs/connect-your-trainer.md: what its log shows, and what it does not.

@@ -22,10 +22,10 @@ _DIGITS_SHOWN = 12
 app = typer.Typer(help="Look at what could not be decoded.")
 
 
-@app.command("dead-letters", epilog="Example: rollbook dead-letters --partition 0, then --show 0:1234")
+@app.command("dead-letters", epilog="Example: rollbook dead-letters --partition 0")
 def dead_letters(
     partition: Annotated[
-        int | None, typer.Option(min=0, help="Only those of this partition of the lifecycle topic.")
+        int | None, typer.Option(metavar="N", min=0, help="Only those of this partition of the lifecycle topic.")
     ] = None,
     since: Annotated[
         int | None, typer.Option(min=0, help="Only those of this lifecycle offset and later.", metavar="OFFSET")
@@ -33,7 +33,11 @@ def dead_letters(
     limit: Annotated[
         int | None,
         typer.Option(
-            min=1, max=1_000_000_000, show_default=f"{SHOWN} in the table, all as JSON", help="Only the last N of them."
+            metavar="N",
+            min=1,
+            max=1_000_000_000,
+            show_default=f"{SHOWN} in the table, all as JSON",
+            help="Only the last N of them.",
         ),
     ] = None,
     follow: Annotated[
@@ -43,7 +47,10 @@ def dead_letters(
         str | None, typer.Option(metavar="PARTITION:OFFSET", help="Show this one, with the record's first bytes.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(dir_okay=False, help="With --show: write all of the record's bytes to this new file.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", dir_okay=False, help="With --show: write all of the record's bytes to this new file."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table, a line each.")] = False,
 ) -> None:

@@ -20,10 +20,11 @@ app = typer.Typer(help="Train a small model on a real broker and replay it.")
 
 @app.command(epilog="Example: rollbook demo --seed 1 --keep")
 def demo(
-    seed: Annotated[int, typer.Option(min=0, max=2**31 - 1, help="Of prompts, weights and samples.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, max=2**31 - 1, help="Of prompts, weights and samples.")] = 0,
     out: Annotated[
         Path | None,
         typer.Option(
+            metavar="DIR",
             file_okay=False,
             show_default="rollbook-demo/RUN",
             help="An empty or new folder for weights, logs, the broker's data, bundles and summary.json.",

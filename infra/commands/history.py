@@ -135,12 +135,13 @@ def _leaving(section: Section, note: AnchorNote) -> Section:
     return section.model_copy(update={"end": note.next_decision - 1}) if is_of_decisions else section
 
 
-@app.command(epilog="Example: rollbook history show lifecycle:0:0-100 --type Commit")
+@app.command(epilog="Example: rollbook history show lifecycle:0:- --type Commit")
 def show(
     targets: TargetTexts = None,
     run: RunOnly = None,
     record_type: Annotated[
-        list[str] | None, typer.Option("--type", help="Only of this record type, such as Commit; repeatable.")
+        list[str] | None,
+        typer.Option("--type", metavar="TYPE", help="Only of this record type, such as Commit; repeatable."),
     ] = None,
     naming: Annotated[
         str | None, typer.Option(metavar="ID", help="Only records whose bytes contain this id.", show_default=False)
@@ -148,6 +149,7 @@ def show(
     limit: Annotated[
         int | None,
         typer.Option(
+            metavar="N",
             min=1,
             max=1_000_000_000,
             show_default=f"{SHOWN} in the table, all as JSON",

@@ -21,24 +21,36 @@ from rollbook.schemas.text import plural, visible
 
 app = typer.Typer(help="Look at a run.")
 
-Run = Annotated[str, typer.Option("--run", help="The run.", show_default=False)]
+Run = Annotated[str, typer.Option("--run", metavar="RUN", help="The run.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table.")]
 
 
 @app.command(epilog="Example: rollbook decisions --run my-run --limit 20")
 def decisions(
     run: Run,
-    trajectory: Annotated[str | None, typer.Option(help="Only those that name this trajectory.")] = None,
-    update: Annotated[str | None, typer.Option(help="Only those of this update.")] = None,
-    reason: Annotated[list[str] | None, typer.Option(help="Only this reason, also of an item; repeatable.")] = None,
-    outcome: Annotated[list[Outcome] | None, typer.Option(help="Only this outcome; repeatable.")] = None,
+    trajectory: Annotated[
+        str | None, typer.Option(metavar="TRAJECTORY", help="Only those that name this trajectory.")
+    ] = None,
+    update: Annotated[str | None, typer.Option(metavar="UPDATE", help="Only those of this update.")] = None,
+    reason: Annotated[
+        list[str] | None, typer.Option(metavar="REASON", help="Only this reason, also of an item; repeatable.")
+    ] = None,
+    outcome: Annotated[
+        list[Outcome] | None,
+        typer.Option(metavar="OUTCOME", help=f"Only this outcome; repeatable. One of {', '.join(Outcome)}."),
+    ] = None,
     record_type: Annotated[
-        list[str] | None, typer.Option("--type", help="Only of this record type, such as Commit; repeatable.")
+        list[str] | None,
+        typer.Option("--type", metavar="TYPE", help="Only of this record type, such as Commit; repeatable."),
     ] = None,
     limit: Annotated[
         int | None,
         typer.Option(
-            min=1, max=1_000_000_000, show_default=f"{SHOWN} in the table, all as JSON", help="Only the last N of them."
+            metavar="N",
+            min=1,
+            max=1_000_000_000,
+            show_default=f"{SHOWN} in the table, all as JSON",
+            help="Only the last N of them.",
         ),
     ] = None,
     follow: Annotated[
@@ -91,7 +103,7 @@ def _none_wanted(place: Place) -> AnswerNo:
 @app.command(epilog="Example: rollbook freshness my-run")
 def freshness(
     named: Annotated[str | None, typer.Argument(metavar="RUN", help="The run.", show_default=False)] = None,
-    run: Annotated[str | None, typer.Option("--run", help="The run, as other commands take it.")] = None,
+    run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="The run, as other commands take it.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print how stale the rows of a run are, what is refused and why, who lags behind, and what goes stale next.
@@ -111,9 +123,15 @@ def freshness(
 @app.command(epilog="Example: rollbook ledger --run my-run --state reserved")
 def ledger(
     run: Run,
-    state: Annotated[TrajectoryStatus | None, typer.Option(help="List the trajectories in this state instead.")] = None,
+    state: Annotated[
+        TrajectoryStatus | None,
+        typer.Option(
+            metavar="STATE", help=f"List the trajectories in this state instead. One of {', '.join(TrajectoryStatus)}."
+        ),
+    ] = None,
     update: Annotated[
-        str | None, typer.Option(help="Show this update instead, with what it holds or has trained on.")
+        str | None,
+        typer.Option(metavar="UPDATE", help="Show this update instead, with what it holds or has trained on."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

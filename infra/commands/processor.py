@@ -36,10 +36,14 @@ def _group() -> None:
 @app.command()
 def run(
     name: Annotated[
-        str, typer.Option(help="Stable name of this instance; a newer process of the same name takes over.")
+        str,
+        typer.Option(metavar="NAME", help="Stable name of this instance; a newer process of the same name takes over."),
     ] = "processor-0",
     session_timeout_ms: Annotated[
-        int, typer.Option(min=1000, max=300_000, help="Time after which a silent instance loses its partitions.")
+        int,
+        typer.Option(
+            metavar="MS", min=1000, max=300_000, help="Milliseconds after which a silent instance loses its partitions."
+        ),
     ] = DEFAULT_SESSION_TIMEOUT_MS,
     http: Annotated[
         str | None,
@@ -50,20 +54,32 @@ def run(
         ),
     ] = None,
     healthy_within_s: Annotated[
-        int, typer.Option(min=1, max=3_600, help="/healthz says no when the loop did not turn for so many seconds.")
+        int,
+        typer.Option(
+            metavar="SECONDS", min=1, max=3_600, help="/healthz says no when the loop did not turn for so many seconds."
+        ),
     ] = HEALTHY_WITHIN_S,
     poison_consecutive: Annotated[
         int,
         typer.Option(
-            min=0, max=1_000_000_000, help="Stop after so many undecodable or invalid records in a row; 0 never."
+            metavar="N",
+            min=0,
+            max=1_000_000_000,
+            help="Stop after so many undecodable or invalid records in a row; 0 never.",
         ),
     ] = DEFAULT_LIMITS.consecutive,
     poison_ratio: Annotated[
         float,
-        typer.Option(min=0.0, max=1.0, help="Stop when more than this share of the window is such records; 0 never."),
+        typer.Option(
+            metavar="SHARE",
+            min=0.0,
+            max=1.0,
+            help="Stop when more than this share of the window is such records; 0 never.",
+        ),
     ] = DEFAULT_LIMITS.ratio,
     poison_window: Annotated[
-        int, typer.Option(min=1, max=1_000_000, help="Records of a partition over which that share is taken.")
+        int,
+        typer.Option(metavar="N", min=1, max=1_000_000, help="Records of a partition over which that share is taken."),
     ] = DEFAULT_LIMITS.window,
     log_format: Annotated[
         LogFormat, typer.Option(help="Log lines for people, or a JSON object each; both in UTC, on stderr.")

@@ -23,6 +23,7 @@ def create(
     partitions: Annotated[
         int | None,
         typer.Option(
+            metavar="N",
             min=1,
             max=10_000,
             show_default=f"as they are, {DEFAULT_PARTITIONS} for new ones",
@@ -30,7 +31,8 @@ def create(
         ),
     ] = None,
     payload_partitions: Annotated[
-        int | None, typer.Option(min=1, max=10_000, show_default="as many", help="Of a new payloads topic.")
+        int | None,
+        typer.Option(metavar="N", min=1, max=10_000, show_default="as many", help="Of a new payloads topic."),
     ] = None,
     repair: Annotated[bool, typer.Option("--repair", help="Set wrong settings of existing topics right.")] = False,
 ) -> None:

@@ -28,7 +28,7 @@ _LOOK_S = 0.05
 @app.command(epilog="Example: rollbook watch my-run")
 def watch(
     named: Annotated[str | None, typer.Argument(metavar="RUN", help="The run.", show_default=False)] = None,
-    run: Annotated[str | None, typer.Option("--run", help="The run, as other commands take it.")] = None,
+    run: Annotated[str | None, typer.Option("--run", metavar="RUN", help="The run, as other commands take it.")] = None,
     interval: Annotated[
         float, typer.Option(min=0.1, max=3_600.0, metavar="SECONDS", help="Between frames, or lines.")
     ] = 1.0,

@@ -41,7 +41,7 @@ _MEANINGS = {
     f"`7:0` for one (`rollout:step`), `10-19` for a range; several with commas, or `none`.{_also('_STEPS')}",
     leaf.CAPTURE_ROLLOUTS_VARIABLE: "Which rollouts it records (rewards and advantages, before any step): `7`, "
     f"`10-19`, several with commas, or `none`.{_also('_ROLLOUTS')}",
-    leaf.TOKEN_VARIABLE: "The token that whoever asks `rollbook dashboard` must have, where `--token-file` names no file.",
+    leaf.TOKEN_VARIABLE: "The token that whoever asks `rollbook dashboard` must have; `--token-file` counts more.",
     "ROLLBOOK_CACHE_DIR": str(leaf.cache_dir.__doc__),
     "ROLLBOOK_DATA_DIR": str(leaf.data_dir.__doc__),
     "ROLLBOOK_TRACEBACK": "`1` shows where in the code an error came from, for a report of a defect.",

@@ -25,15 +25,19 @@ app = typer.Typer(help="Write the updates of an offset range as bundles.")
 
 @app.command(
     "materialize",
-    epilog="Example: rollbook materialize lifecycle:0:0-5000 --out bundles && rollbook replay bundles --chain",
+    epilog="Example: rollbook materialize --run my-run --out bundles && rollbook replay --chain bundles",
 )
 def materialize_command(
     out: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Folder for the bundles; made where it does not exist.")
     ],
     targets: TargetTexts = None,
-    run: Annotated[str | None, typer.Option("--run", help="Instead of a range: all of this run.")] = None,
-    update: Annotated[str | None, typer.Option("--update", help="With --run: only this update.")] = None,
+    run: Annotated[
+        str | None, typer.Option("--run", metavar="RUN", help="Instead of a range: all of this run.")
+    ] = None,
+    update: Annotated[
+        str | None, typer.Option("--update", metavar="UPDATE", help="With --run: only this update.")
+    ] = None,
     bundle_format: Annotated[
         BundleFormat,
         typer.Option("--format", help="1.0.0: for readers that know no other, the bundles of the steps alone."),

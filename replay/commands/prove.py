@@ -17,9 +17,9 @@ from rollbook.schemas.text import visible
 app = typer.Typer(help="Say what went into a policy's weights.")
 
 
-@app.command("prove", epilog="Example: rollbook prove --run my-run --policy 12 --absent eval.txt")
+@app.command("prove", epilog="Example: rollbook prove --run my-run --policy 1 --absent eval.txt")
 def prove_command(
-    run: Annotated[str, typer.Option("--run", help="The run.")],
+    run: Annotated[str, typer.Option("--run", metavar="RUN", help="The run.")],
     targets: TargetTexts = None,
     policy: Annotated[
         int | None, typer.Option(min=0, metavar="VERSION", help="The policy.", show_default=False)
@@ -46,7 +46,7 @@ def prove_command(
         ),
     ] = None,
     head: Heads = None,
-    limit: Annotated[int, typer.Option(min=0, max=1_000_000_000, help="Rows of each table.")] = 20,
+    limit: Annotated[int, typer.Option(metavar="N", min=0, max=1_000_000_000, help="Rows of each table.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="All of it, an object a line.")] = False,
 ) -> None:
     """Say everything that went into a policy's weights and their ancestors: policies back to the initial one, updates

@@ -92,21 +92,27 @@ def replay_command(
             show_default=False,
         ),
     ] = None,
-    run: Annotated[str | None, typer.Option("--run", help="All updates of this run, or those in the files.")] = None,
+    run: Annotated[
+        str | None, typer.Option("--run", metavar="RUN", help="All updates of this run, or those in the files.")
+    ] = None,
     first: Annotated[
         bool, typer.Option("--first", help="Of a history: stop at the first update that diverges.")
     ] = False,
     stage: Annotated[
         list[str] | None,
-        typer.Option(help=f"Only this stage, from its recorded inputs; repeatable. One of {', '.join(STAGES)}."),
+        typer.Option(
+            metavar="STAGE", help=f"Only this stage, from its recorded inputs; repeatable. One of {', '.join(STAGES)}."
+        ),
     ] = None,
     sample: Annotated[
-        list[str] | None, typer.Option(help="Only this sample and the rest of its group; repeatable.")
+        list[str] | None, typer.Option(metavar="SAMPLE", help="Only this sample and the rest of its group; repeatable.")
     ] = None,
-    group: Annotated[list[str] | None, typer.Option(help="Only this group, by its index (g-0); repeatable.")] = None,
+    group: Annotated[
+        list[str] | None, typer.Option(metavar="GROUP", help="Only this group, by its index (g-0); repeatable.")
+    ] = None,
     batch: Annotated[
         list[str] | None,
-        typer.Option(help="Only this micro-batch (mb-0000) and the rest of its groups; repeatable."),
+        typer.Option(metavar="BATCH", help="Only this micro-batch (mb-0000) and the rest of its groups; repeatable."),
     ] = None,
     step: Step = None,
     rollout: Rollout = None,

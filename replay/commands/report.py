@@ -17,7 +17,7 @@ app = typer.Typer(help="Say what became of a run's trajectories.")
 
 @app.command("report", epilog="Example: rollbook report --run my-run --out report.html")
 def report_command(
-    run: Annotated[str, typer.Option("--run", help="The run.")],
+    run: Annotated[str, typer.Option("--run", metavar="RUN", help="The run.")],
     targets: TargetTexts = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write a page to keep (.html).", show_default=False)

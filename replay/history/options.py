@@ -13,7 +13,7 @@ TargetTexts = Annotated[
         show_default=False,
     ),
 ]
-RunOnly = Annotated[str | None, typer.Option("--run", help="Only this run; without a range all of it.")]
+RunOnly = Annotated[str | None, typer.Option("--run", metavar="RUN", help="Only this run; without a range all of it.")]
 Heads = Annotated[
     list[str] | None,
     typer.Option(

@@ -1,16 +1,20 @@
 """The `rollbook` command: quick help at each level, and every error one line with its exit code."""
 
 import errno
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from enum import StrEnum
 from importlib.metadata import version
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from rollbook.infra.broker.ports import free_port
 from rollbook.infra.cli import run
-from rollbook.infra.lazy import Mount, MountKind
+from rollbook.infra.lazy import Mount, MountKind, Task
 from rollbook.infra.mounts import MOUNTS
 from rollbook.schemas.errors import AnswerNo, BadInput, EnvironmentFault
 
@@ -47,6 +51,94 @@ def test_help_at_each_level_has_an_example(mount: Mount, capsys: pytest.CaptureF
         text = capsys.readouterr().out
         assert f"Usage: rollbook {' '.join(level)}" in text
         assert "Example:" in text
+
+
+def _commands() -> Iterator[tuple[str, Any]]:
+    for mount in PRESENT:
+        loaded = mount.load()
+        yield mount.name, loaded
+        if mount.kind is MountKind.GROUP:
+            yield from ((f"{mount.name} {name}", command) for name, command in loaded.commands.items())
+
+
+@pytest.mark.parametrize(("name", "command"), list(_commands()), ids=lambda value: str(value).replace(" ", "-"))
+def test_each_option_says_what_it_wants_and_what_for(name: str, command: Any) -> None:
+    """A value by a word in capitals or by its choices, a flag without one; never by a type of Python."""
+    for one in command.params:
+        assert one.help, f"{name} {one.name}"
+        assert one.help[0].isupper() and one.help.endswith("."), f"{name} {one.name}: {one.help}"  # noqa: PT018
+        is_choice = isinstance(one.default, StrEnum)
+        if not getattr(one, "is_flag", False) and not is_choice:
+            assert one.metavar, f"{name} {one.name}"
+            assert one.metavar == one.metavar.upper().replace("DEFAULT|", "default|"), f"{name} {one.name}"
+
+
+def test_each_task_has_its_panel(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    text = capsys.readouterr().out
+    places = [text.index(f" {task} ") for task in Task]
+    assert places == sorted(places)
+
+
+def test_help_before_a_command_is_help_behind_it(capsys: pytest.CaptureFixture[str]) -> None:
+    for typed in (["help", "history", "export"], ["history", "export", "-h"], ["history", "export", "--help"]):
+        assert run(typed) == 0
+        assert "Usage: rollbook history export" in capsys.readouterr().out
+    assert run(["help"]) == 0
+    assert "Begin" in capsys.readouterr().out
+
+
+def test_a_group_without_a_command_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for mount in PRESENT:
+        if mount.kind is MountKind.GROUP:
+            assert run([mount.name]) == 2
+            assert f"Usage: rollbook {mount.name}" in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("rollbook hi", ["history"]),
+        ("rollbook history ex", ["export"]),
+        ("rollbook history export --pay", ["--payloads"]),
+        ("rollbook ledger --run r --state re", ["rewarded", "reward_failed", "reserved"]),
+    ],
+)
+def test_the_shell_completes(typed: str, offered: list[str]) -> None:
+    words = {"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" ")), "_ROLLBOOK_COMPLETE": "complete_bash"}
+    done = subprocess.run(
+        [sys.executable, "-c", "from rollbook.infra.cli import main; main()"],
+        env={**os.environ, **words},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, offered, "")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("ROLLBOOK_BOOTSTRAP_SERVER", "ROLLBOOK_BOOTSTRAP_SERVERS"),
+        ("ROLLBOOK_TOPIC_PREFX", "ROLLBOOK_TOPIC_PREFIX"),
+        ("ROLLBOOK_CAPTURE_DIRS", "ROLLBOOK_CAPTURE_DIR"),
+        ("ROLLBOOK_KAFAK_SASL_USERNAME", "ROLLBOOK_KAFKA_SASL_USERNAME"),
+        ("ROLLBOOK_DASHBORD_TOKEN", "ROLLBOOK_DASHBOARD_TOKEN"),
+    ],
+)
+def test_a_misspelled_variable_is_told_with_what_was_meant(
+    wrong: str, right: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(wrong, "1")
+    assert run(["--version"]) == 2
+    assert one_line(capsys.readouterr().err) == (
+        f"Error: {wrong} is no variable of rollbook: set {right} instead, or unset it\n"
+    )
+
+
+def test_a_variable_of_somebody_else_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROLLBOOK_RUN", "my-run")
+    assert run(["--version"]) == 0
 
 
 def test_help_imports_no_part_and_no_kafka_client() -> None:
