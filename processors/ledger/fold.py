@@ -13,7 +13,7 @@ from rollbook.processors.decision_schema import decision_writer
 from rollbook.processors.fold_version import FOLD_VERSION
 from rollbook.processors.ledger import admit, ending, floor, learner, policy, reserve, reward, rollout, run, update
 from rollbook.processors.ledger.keys import key_of
-from rollbook.processors.ledger.store import Journal, Run
+from rollbook.processors.ledger.store import NO_CHAIN, Journal, Run
 from rollbook.processors.ledger.tally import tally
 from rollbook.processors.ledger.verdict import At, Verdict, mass_change
 from rollbook.processors.lifecycle_schema import FIRST, read_since
@@ -37,8 +37,7 @@ from rollbook.schemas.records.common import LearnerRef, Lifecycle
 from rollbook.schemas.records.decision import Decision, Outcome, SourcePosition
 
 MOST_DECISION_BYTES = DECISION_MAX_BYTES - 64 * 1024
-_CHAIN_LENGTH = 66  # a 64-character string as Avro's last field: two bytes of length, then the text
-_NO_CHAIN = "0" * 64
+CHAIN_BYTES = 66  # a 64-character string as Avro's last field: two bytes of length, then the text
 STRAYS = "~partition-"
 """What the pseudo-run of a partition is called, before its number: records that belong to no run, or to none here."""
 
@@ -225,13 +224,13 @@ class Ledger:
             items=verdict.items,
             released=verdict.released,
             mass_changes=verdict.mass_changes,
-            chain=_NO_CHAIN,
+            chain=NO_CHAIN,
         )
         write = decision_writer(head.fold_version)
-        body = write(decision)[:-_CHAIN_LENGTH]
+        body = write(decision)[:-CHAIN_BYTES]
         if len(body) > MOST_DECISION_BYTES:
             decision = _without_lists(decision)
-            body = write(decision)[:-_CHAIN_LENGTH]
+            body = write(decision)[:-CHAIN_BYTES]
         chain = chain_of(head.chain, source.sha256, body)
         of_run.change_head(sequence=decision.sequence, chain=chain)
         return Folded(decision.but(chain=chain), body + b"\x80\x01" + chain.encode(), undecodable)

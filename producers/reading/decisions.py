@@ -4,15 +4,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from rollbook.infra.settings import Settings, Topic
-from rollbook.producers.errors import ClientBroken, ClientClosed
-from rollbook.producers.reading.reader import Reader, group_less_consumer, watermarks
+from rollbook.producers.errors import ClientBroken
+from rollbook.producers.reading.follower import Follower
+from rollbook.producers.reading.reader import watermarks
 from rollbook.producers.reading.verdicts import Verdicts
-from rollbook.producers.sending.process import Ownership
 from rollbook.schemas.codec import Decoded, unwrap, validate
 from rollbook.schemas.errors import EnvironmentFault, RollbookError
 from rollbook.schemas.records.decision import Decision, Outcome
@@ -44,7 +43,7 @@ class _Activity:
         return sum(self.accepted.get(name, 0) for name in record_types)
 
 
-class DecisionReader:
+class DecisionReader(Follower):
     """Follows one partition of `decisions` from its end at the time of the call, in a thread of its own.
 
     `expect` comes before the record is sent, `wait` after; only decisions that are expected are kept. `verdicts` hears
@@ -60,7 +59,7 @@ class DecisionReader:
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         verdicts: Verdicts | None = None,
     ) -> None:
-        self._ownership = Ownership("decision reader")
+        super().__init__(settings, "decision reader", gone="the client is closed: use it inside its with block")
         self._run_id = run_id
         self._topic = settings.topic(Topic.DECISIONS)
         self._changed = threading.Condition()
@@ -69,12 +68,8 @@ class DecisionReader:
         self._chain = ""
         self._verdicts = verdicts
         self._fault: ClientBroken | None = None
-        self._stopping = threading.Event()
-        self._consumer = follow(settings)
-        self._ownership.keep(self._consumer)
         self._assign_end(settings, partition, connect_timeout_s)
-        self._thread = threading.Thread(target=self._serve, name="rollbook-decisions", daemon=True)
-        self._thread.start()
+        self._begin("rollbook-decisions")
 
     def expect(self, event_id: str) -> None:
         """Keep the decisions of this event when they come. The oldest of too many is forgotten."""
@@ -146,26 +141,6 @@ class DecisionReader:
                 lambda: self._fault is not None or self._activity.of(record_types) > since, deadline_s
             )
 
-    def close(self) -> None:
-        if self._stopping.is_set() or self._ownership.inherited:
-            return
-        self._stopping.set()
-        self._thread.join()
-        self._consumer.close()
-
-    def __enter__(self) -> "DecisionReader":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _check(self) -> None:
-        self._ownership.check()
-        if self._stopping.is_set():
-            raise ClientClosed("the client is closed: use it inside its with block")
-
     def _settled(self, event_id: str, choose: Choose) -> bool:
         entry = self._expected.get(event_id)
         if self._fault is not None or entry is None or entry.failure is not None:
@@ -224,8 +199,3 @@ class DecisionReader:
                 "should the record be of a newer schema)"
             )
             self._changed.notify_all()
-
-
-def follow(settings: Settings) -> Reader:
-    """A consumer that sees committed records only, as soon as they are there."""
-    return group_less_consumer(settings, isolation_level="read_committed", fetch_wait_max_ms=100)

@@ -7,17 +7,13 @@ with FreshnessReader(settings, run_id) as freshness:
 Nothing here waits for the broker: a thread of its own reads, and answers come from what it has read last.
 """
 
-import threading
 import time
-from types import TracebackType
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from rollbook.infra.settings import Settings, Topic
-from rollbook.producers.errors import ClientClosed
-from rollbook.producers.reading.decisions import follow
+from rollbook.producers.reading.follower import Follower
 from rollbook.producers.reading.reader import partition_count, watermarks
-from rollbook.producers.sending.process import Ownership
 from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode_as
 from rollbook.schemas.errors import EnvironmentFault
 from rollbook.schemas.partition import partition_of
@@ -31,23 +27,21 @@ _ASK_S = 2.0
 _AGAIN_S = 0.5
 
 
-class FreshnessReader:
+class FreshnessReader(Follower):
     """The newest `FreshnessSnapshot` of one run. Raises nothing where the broker is not there: it goes on trying, what
     was read last stays, `age_s` grows and `fault` says why."""
 
     def __init__(self, settings: Settings, run_id: str) -> None:
-        self._ownership = Ownership("freshness reader")
+        super().__init__(
+            settings, "freshness reader", gone="the freshness reader is closed: use it inside its with block"
+        )
         self._settings = settings
         self._run_id = run_id
         self._topic = settings.topic(Topic.FRESHNESS)
         self._read: FreshnessSnapshot | None = None
         self._read_at = 0.0
         self._fault = ""
-        self._stopping = threading.Event()
-        self._consumer = follow(settings)
-        self._ownership.keep(self._consumer)
-        self._thread = threading.Thread(target=self._serve, name="rollbook-freshness", daemon=True)
-        self._thread.start()
+        self._begin("rollbook-freshness")
 
     @property
     def latest(self) -> FreshnessSnapshot | None:
@@ -71,26 +65,6 @@ class FreshnessReader:
     def fault(self) -> str:
         """What keeps it from reading; empty while it reads."""
         return self._fault
-
-    def close(self) -> None:
-        if self._stopping.is_set() or self._ownership.inherited:
-            return
-        self._stopping.set()
-        self._thread.join()
-        self._consumer.close()
-
-    def __enter__(self) -> "FreshnessReader":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _check(self) -> None:
-        self._ownership.check()
-        if self._stopping.is_set():
-            raise ClientClosed("the freshness reader is closed: use it inside its with block")
 
     def _serve(self) -> None:
         placed = False

@@ -7,8 +7,7 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.ledger.keys import parse_key
-from rollbook.producers.reading.decisions import follow
-from rollbook.producers.reading.reader import partition_count, watermarks
+from rollbook.producers.reading.reader import committed_consumer, partition_count, watermarks
 from rollbook.schemas.codec import decode
 from rollbook.schemas.errors import EnvironmentFault
 from rollbook.schemas.partition import partition_of
@@ -29,7 +28,7 @@ def read_states(settings: Settings, run_id: str, kinds: frozenset[str], *, deadl
 
 def _rows(settings: Settings, run_id: str, deadline_s: float) -> Iterator[tuple[bytes, bytes | None]]:
     topic = settings.topic(Topic.LEDGER)
-    consumer = follow(settings)
+    consumer = committed_consumer(settings)
     end = time.monotonic() + deadline_s
     try:
         count = partition_count(consumer, settings, topic, deadline_s)

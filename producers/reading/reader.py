@@ -39,6 +39,11 @@ def group_less_consumer(settings: Settings, **config: object) -> Reader:
     )
 
 
+def committed_consumer(settings: Settings) -> Reader:
+    """One that sees committed records only, as soon as they are there."""
+    return group_less_consumer(settings, isolation_level="read_committed", fetch_wait_max_ms=100)
+
+
 def partition_count(consumer: Reader, settings: Settings, topic: str, deadline_s: float) -> int:
     """Partitions of a topic. Raises EnvironmentFault when they cannot be had in time, or there is no such topic."""
     end = time.monotonic() + deadline_s

@@ -8,7 +8,6 @@ from rollbook.schemas.codec import Decoded
 
 MAX_AWAITED = 4096
 MAX_UNTOLD = 256
-_YES = frozenset(outcome.value for outcome in YES)
 
 
 class Verdicts:
@@ -45,7 +44,7 @@ class Verdicts:
             if event_id not in self._awaited:
                 return
             del self._awaited[event_id]
-            if decision.fields["outcome"] not in _YES:
+            if decision.fields["outcome"] not in YES:
                 self._refused += 1
                 self._untold.append(decision)
 

@@ -9,7 +9,6 @@ from rollbook.schemas.records.common import Lifecycle
 from rollbook.schemas.records.decision import Outcome
 
 YES = frozenset({Outcome.ACCEPTED, Outcome.DUPLICATE, Outcome.PENDING})
-_YES = frozenset(outcome.value for outcome in YES)
 
 
 @dataclass(slots=True, eq=False)
@@ -58,7 +57,7 @@ class Command:
         """The answer that counts among those read: an acceptance of any copy, or the refusal of the last one, since
         decisions come in the log's order and every earlier copy that arrived has been answered by then."""
         for answer in answers:
-            if answer.fields["outcome"] in _YES:
+            if answer.fields["outcome"] in YES:
                 return answer
         if self.copies == 1 or (self.arrived and self.last_offset is None):
             # Where its place is unknown the last copy is answered when as many are as were sent.

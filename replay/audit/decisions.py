@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from rollbook.processors.ledger.fold import Folded, Ledger, NewerFoldVersion, SourceRecord, chain_of
+from rollbook.processors.ledger.fold import CHAIN_BYTES, Folded, Ledger, NewerFoldVersion, SourceRecord, chain_of
+from rollbook.processors.ledger.store import NO_CHAIN
 from rollbook.replay.audit.findings import Finding, FindingKind
 from rollbook.replay.history.decisions import DecisionLog, NotADecision
 from rollbook.replay.history.progress import Watch
@@ -18,8 +19,6 @@ from rollbook.schemas.records.common import Lifecycle
 from rollbook.schemas.records.decision import Decision
 from rollbook.schemas.text import visible
 
-_CHAIN_BYTES = 66
-_NO_CHAIN = "0" * 64
 _SHOWN = 400
 _WATCH_EVERY = 1_000
 
@@ -196,8 +195,8 @@ class Deriver:
 
     def _differs(self, stored: StoredRecord, said: StoredRecord, decision: Decision, folded: Folded) -> Finding:
         run = self.ledger.runs.get(decision.run_id)
-        previous = _NO_CHAIN if run is None else run.head.chain
-        body = (said.value or b"")[:-_CHAIN_BYTES]
+        previous = NO_CHAIN if run is None else run.head.chain
+        body = (said.value or b"")[:-CHAIN_BYTES]
         is_linked = chain_of(previous, decision.source.sha256, body) == decision.chain
         there, derived = differences(decision, decode_as(Decision, folded.encoded))
         kind = FindingKind.DECISION_DIFFERS if is_linked else FindingKind.DECISION_CHANGED
