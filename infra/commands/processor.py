@@ -56,7 +56,10 @@ def run(
     healthy_within_s: Annotated[
         int,
         typer.Option(
-            metavar="SECONDS", min=1, max=3_600, help="/healthz says no when the loop did not turn for so many seconds."
+            metavar="SECONDS",
+            min=1,
+            max=3_600,
+            help="The endpoint /healthz says no when the loop did not turn for so many seconds.",
         ),
     ] = HEALTHY_WITHIN_S,
     poison_consecutive: Annotated[

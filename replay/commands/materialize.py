@@ -40,7 +40,10 @@ def materialize_command(
     ] = None,
     bundle_format: Annotated[
         BundleFormat,
-        typer.Option("--format", help="1.0.0: for readers that know no other, the bundles of the steps alone."),
+        typer.Option(
+            "--format",
+            help="The bundles' format; 1.0.0 for readers that know no other, the bundles of the steps alone.",
+        ),
     ] = BundleFormat.V1_1,
     redact: Annotated[
         list[str] | None,

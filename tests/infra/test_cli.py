@@ -66,7 +66,8 @@ def test_each_option_says_what_it_wants_and_what_for(name: str, command: Any) ->
     """A value by a word in capitals or by its choices, a flag without one; never by a type of Python."""
     for one in command.params:
         assert one.help, f"{name} {one.name}"
-        assert one.help[0].isupper() and one.help.endswith("."), f"{name} {one.name}: {one.help}"  # noqa: PT018
+        assert not one.help[0].islower(), f"{name} {one.name}: {one.help}"
+        assert one.help[-1] in ".?", f"{name} {one.name}: {one.help}"
         is_choice = isinstance(one.default, StrEnum)
         if not getattr(one, "is_flag", False) and not is_choice:
             assert one.metavar, f"{name} {one.name}"
