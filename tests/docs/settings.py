@@ -1,0 +1,47 @@
+"""The setting of each page: what it finds, and what its placeholders and names stand for."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Finds(StrEnum):
+    """What lies in the topics when a page begins."""
+
+    RUNS = "runs"
+    """The recorded runs, shared with other pages."""
+    NOTHING = "nothing"
+    """Empty topics of its own: it starts a processor, and publishes."""
+
+
+class Ended(BaseException):
+    """The end of a loop that a page goes round for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """`names`: makes what the Python of a page takes from the reader's own code."""
+
+    finds: Finds = Finds.RUNS
+    words: dict[str, str] = field(default_factory=dict)
+    names: Callable[[], dict[str, Any]] = dict
+
+
+def _generation() -> dict[str, Any]:
+    def generate_a_group() -> None:
+        raise Ended
+
+    return {"generate_a_group": generate_a_group}
+
+
+SETTINGS = {
+    "get-started.md": Setting(Finds.NOTHING),
+    "guide-publish.md": Setting(Finds.NOTHING),
+    "connect-your-trainer.md": Setting(Finds.NOTHING),
+    "freshness.md": Setting(names=_generation),
+}
+
+
+def setting_of(page: str) -> Setting:
+    return SETTINGS.get(page, Setting())

@@ -1,0 +1,85 @@
+"""A reader's terminal: bash in the folder of a page, whose blocks run one after the other and share what they export.
+
+What a page asks for and is not carried out here is in `ELSEWHERE`, with what does.
+"""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from rollbook.tests.docs.commands import STAYING_FOLDER
+
+ELSEWHERE = {
+    "pip": "tests/install",
+    "make": "what .ci/run is",
+    "pytest": "the tests themselves",
+    "docker": "tests/infra/test_compose.py, as far as there is no Docker",
+    "kafka-configs.sh": "Kafka's own tool",
+    "sudo": "the reader's system",
+    "apt-get": "the reader's system",
+    "systemctl": "the reader's system",
+    "git": "the reader's system",
+}
+_PATIENCE_S = 120
+_PRELUDE = """
+set -eo pipefail
+{stand_ins}
+python() {{
+    if [ "$1" = -m ] && [[ "$2" == rollbook.tests.* ]]; then  # programmes of ours that other tests run: they exist
+        {python} -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)' "$2"
+    elif [ "$1 $2" != "-m venv" ]; then
+        {python} "$@"
+    fi
+}}
+python3() {{ python "$@"; }}
+if [ -e {state} ]; then source {state}; fi
+trap 'export -p > {state}' EXIT
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a piece of shell ended, and what it printed, errors among it."""
+
+    code: int
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """`folder` is what the reader sees; `own` keeps what the shell needs; `programs` comes first in PATH."""
+
+    folder: Path
+    own: Path
+    programs: Path
+    environment: dict[str, str]
+
+    def run(self, text: str) -> Answer:
+        """Run it as it was pasted."""
+        self.own.mkdir(parents=True, exist_ok=True)
+        stand_ins = "\n".join(f"{name}() {{ :; }}" for name in ELSEWHERE)
+        prelude = _PRELUDE.format(stand_ins=stand_ins, python=sys.executable, state=self.own / "exported")
+        script, printed = self.own / "block.sh", self.own / "printed"
+        script.write_text(f"{prelude}\n{text}", encoding="utf-8")
+        with printed.open("wb") as out:  # a file, since what stays would keep a pipe open
+            done = subprocess.run(
+                ["bash", str(script)],
+                cwd=self.folder,
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                timeout=_PATIENCE_S,
+            )
+        return Answer(done.returncode, printed.read_text(encoding="utf-8", errors="replace"))
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            **{name: value for name, value in os.environ.items() if not name.startswith("ROLLBOOK_")},
+            **self.environment,
+            "PATH": f"{self.programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+            STAYING_FOLDER: str(self.own),
+            "COLUMNS": "120",
+        }
