@@ -2,7 +2,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint format demo soak lock clean broker-files
+.PHONY: help setup test lint format demo soak docs installs lock clean broker-files
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,7 +11,7 @@ OLDEST := 3.11
 # The first Python that is new enough; `make setup PYTHON=...` chooses another.
 is_new_enough = $(1) -c 'import sys; sys.exit(sys.version_info < ($(subst .,$(comma),$(OLDEST))))' 2>/dev/null
 comma := ,
-PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	if $(call is_new_enough,$$python); then echo $$python; exit; fi; done; echo python3)
 PYTHON_VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
 
@@ -66,14 +66,21 @@ MINUTES ?= 3
 soak: broker-files ## Kill and stop processors and brokers for MINUTES=, then check the log (SOAK_ARGS=)
 	$(BIN)/python -m rollbook.tests.soak.run --minutes $(MINUTES) $(SOAK_ARGS)
 
+docs: $(READY) ## Build the documentation as a site, in site/
+	$(BIN)/mkdocs build --strict
+
+NOX_ARGS ?=
+installs: $(READY) ## Install into fresh environments: each Python, each extra (NOX_ARGS="-s lowest")
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/nox $(NOX_ARGS)
+
 # The only step that takes what the registries offer today; the pins stay unless UPGRADE=--upgrade says otherwise.
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version $(OLDEST) --generate-hashes --no-annotate \
 	--custom-compile-command "make lock" $(UPGRADE)
 lock: $(READY) ## Resolve the locks anew (UPGRADE=--upgrade for newer versions)
 	$(COMPILE) requirements/bootstrap.in --output-file requirements/bootstrap.lock
-	$(COMPILE) pyproject.toml --extra dev --override requirements/overrides.in --output-file requirements/dev.lock
+	$(COMPILE) pyproject.toml --extra dev --output-file requirements/dev.lock
 	$(BIN)/python -m rollbook.infra.broker.resolve
 
 clean: ## Remove .venv, build output and tool caches; the user's cache of broker files stays
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist site .nox .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
