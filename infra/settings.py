@@ -117,6 +117,7 @@ _LEGAL_IN_A_TOPIC = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 _LONGEST_TOPIC = 249
 LONGEST_PREFIX = _LONGEST_TOPIC - max(len(topic.value) for topic in Topic)
 _SHOWN = 60
+_SHORTEST_WITHIN_WORDS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,7 @@ class Settings:
         """The text without any secret of the settings."""
         for name, value in self.kafka:
             if _is_secret(name):
-                text = text.replace(value, "***")
+                text = _without(value, text)
         return text
 
     def unreachable(self, faults: "Iterable[KafkaError]", waited_s: float) -> EnvironmentFault:
@@ -188,6 +189,13 @@ class Settings:
         return EnvironmentFault(
             f"no Kafka broker answers at {at} (waited {waited_s:.0f} s): start one with `rollbook broker start`, or "
             f"set {SERVERS_VARIABLE} to a running cluster"
+        )
+
+    def missing(self, topic: str) -> str:
+        """What is said wherever a topic is not there, with the remedy."""
+        return (
+            f"topic {topic} does not exist on {self.bootstrap_servers}: run `rollbook topics create`, or set "
+            f"{PREFIX_VARIABLE} to the prefix in use"
         )
 
     def is_refusal(self, fault: "KafkaError") -> bool:
@@ -328,7 +336,7 @@ def _check_kafka(given: tuple[tuple[str, str], ...]) -> None:
     except KafkaException as fault:
         why = " ".join(fault.args[0].str().split())
         for name, value in given:
-            why = why.replace(value, "***") if _is_secret(name) else why
+            why = _without(value, why) if _is_secret(name) else why
         # Kerberos is what it takes where no mechanism is named.
         unnamed = "GSSAPI" in why and not any(name in ("sasl.mechanism", "sasl.mechanisms") for name, _ in given)
         remedy = f"set {variable_for('sasl.mechanism')}, such as SCRAM-SHA-512" if unnamed else f"see {_MANUAL}"
@@ -336,6 +344,13 @@ def _check_kafka(given: tuple[tuple[str, str], ...]) -> None:
             f"the librdkafka settings of {KAFKA_VARIABLE}* or {FILE_VARIABLE} are refused by librdkafka ({why}): "
             f"{remedy}"
         ) from None
+
+
+def _without(secret: str, text: str) -> str:
+    """A secret of a few letters only where it stands alone: within words it would be shown by what is left out."""
+    if len(secret) < _SHORTEST_WITHIN_WORDS:
+        return re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", "***", text)
+    return text.replace(secret, "***")
 
 
 def _is_secret(setting: str) -> bool:

@@ -97,7 +97,9 @@ def _none_wanted(place: Place) -> AnswerNo:
     total = asked.count(place)
     if not total:
         return place.nothing("decision")
-    return AnswerNo(f"run {visible(place.run_id)} has {plural(total, 'decision')}, none of which is asked for")
+    return AnswerNo(
+        f"run {visible(place.run_id)} has {plural(total, 'decision')}, none of which is asked for: leave an option out"
+    )
 
 
 @app.command(epilog="Example: rollbook freshness my-run")
@@ -170,7 +172,10 @@ def explain(
     with place_of_run(run) as place:
         explained = explain_id(place, name)
     if not explained.pages:
-        raise AnswerNo(f"run {visible(run)} knows no trajectory, update or policy {visible(name)}")
+        raise AnswerNo(
+            f"run {visible(run)} knows no trajectory, update or policy {visible(name)}: `rollbook ledger` and "
+            "`rollbook decisions` name those that it knows"
+        )
     if as_json:
         for page in explained.pages:
             print_json({"run_id": run, "chain_agrees": explained.chain_agrees, "page": page})

@@ -17,7 +17,6 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from rollbook.processors.address import Address
 from rollbook.processors.host.health import Answer, Health
 from rollbook.processors.host.metrics import Metrics
-from rollbook.schemas.errors import EnvironmentFault
 
 _MOST_AT_ONCE = 8
 _REQUEST_S = 5.0
@@ -36,10 +35,7 @@ class Endpoint:
         try:
             self._server = _server(address, pages)
         except (OSError, UnicodeError) as error:
-            cause = error.strerror if isinstance(error, OSError) and error.strerror else error
-            raise EnvironmentFault(
-                f"--http {address}: cannot listen there ({cause}): choose another address, or end what listens on it"
-            ) from None
+            raise address.not_to_be_had("--http", error) from None
         self.address = Address(address.host, int(self._server.server_address[1]))
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, name="http", daemon=True

@@ -19,7 +19,7 @@ def count_partitions(consumer: Consumer, settings: Settings, clock: Clock) -> in
 
         found = retried(clock, f"partitions of {name}", ask)
         if not found:
-            raise HostStopped(f"topic {name} does not exist: run `rollbook topics create`")
+            raise HostStopped(settings.missing(name))
         return int(found)
 
     return min(count(settings.topic(topic)) for topic in (Topic.LIFECYCLE, Topic.LEDGER))

@@ -57,7 +57,7 @@ def partition_count(consumer: Reader, settings: Settings, topic: str, deadline_s
                 raise settings.unreachable(consumer.faults, deadline_s) from fault
             continue
         if topic not in present:
-            raise EnvironmentFault(f"topic {topic} does not exist: run `rollbook topics create`")
+            raise EnvironmentFault(settings.missing(topic))
         return len(present[topic].partitions)
 
 

@@ -165,10 +165,7 @@ def partition_counts(
     present = _topics(client, settings, timeout_s, faults)
     for topic in (Topic.LIFECYCLE, Topic.PAYLOADS, Topic.DECISIONS):
         if settings.topic(topic) not in present:
-            raise EnvironmentFault(
-                f"topic {settings.topic(topic)} does not exist on {settings.bootstrap_servers}: run `rollbook topics "
-                "create`, or set ROLLBOOK_TOPIC_PREFIX to the prefix in use"
-            )
+            raise EnvironmentFault(settings.missing(settings.topic(topic)))
     return {topic: present[settings.topic(topic)] for topic in Topic if settings.topic(topic) in present}
 
 

@@ -36,19 +36,19 @@ class KafkaLog:
         with self._cursor() as cursor:
             present = cursor.partitions()
         if topic not in present:
-            raise self._unknown(f"topic {topic}")
+            raise BadInput(self._settings.missing(topic))
         return present[topic]
 
     def bounds(self, topic: str, partition: int) -> Bounds:
         """The offsets to be had now; the end is the last stable offset, since the reader is read_committed."""
         if partition >= self.partitions(topic):
-            raise self._unknown(f"partition {topic}:{partition}")
+            raise self._unknown(topic, partition)
         with self._cursor() as cursor:
             try:
                 first, end = _watermarks(cursor, TopicPartition(topic, partition))
             except KafkaException as fault:
                 if fault.args[0].code() in _UNKNOWN:
-                    raise self._unknown(f"partition {topic}:{partition}") from None
+                    raise self._unknown(topic, partition) from None
                 raise self._unreadable(topic, partition, fault) from None
         found = self._bounds[topic, partition] = Bounds(first, end)
         return found
@@ -157,10 +157,10 @@ class KafkaLog:
             "broker is up, and that the user may read the topic"
         )
 
-    def _unknown(self, what: str) -> BadInput:
+    def _unknown(self, topic: str, partition: int) -> BadInput:
         return BadInput(
-            f"{what} does not exist on {self._settings.bootstrap_servers}: see `rollbook topics describe`, and "
-            "ROLLBOOK_TOPIC_PREFIX for another prefix"
+            f"partition {topic}:{partition} does not exist on {self._settings.bootstrap_servers}: see `rollbook topics "
+            "describe` for those that do"
         )
 
 

@@ -26,11 +26,12 @@ def check_known(log: LogSource, settings: Settings, ranges: Sequence[OffsetRange
             return
     except (OutOfRange, NotTheLog):  # the command says so, or an audit of a file that was changed goes on
         return
-    places = ", ".join(f"{topic}:{partition}:{within.first}-{within.end}" for topic, partition, within in asked)
-    raise BadInput(
-        f"{places}: there is no record of run {visible(run_id)}, nor elsewhere: see that run and range are those that "
-        "you mean"
-    )
+    if isinstance(log, FileLog):
+        raise BadInput(
+            f"there is no record of run {visible(run_id)} in {log.names}: check the name, or give the run's files"
+        )
+    where = f"{settings.bootstrap_servers} (prefix {settings.topic_prefix})"
+    raise BadInput(f"there is no record of run {visible(run_id)} on {where}: check the name, and the prefix")
 
 
 def _has(log: LogSource, place: _Place, run_id: str) -> bool:

@@ -12,6 +12,7 @@ from rollbook.schemas.text import visible
 
 _SIDE = r"[0-9]{0,18}|@[0-9A-Za-z:.+-]{1,40}"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_REVERSED = "START must be below END, which is exclusive"
 _FORM = re.compile(rf"(?P<topic>[A-Za-z0-9._-]+):(?P<partition>[0-9]{{1,9}}):(?P<start>{_SIDE}?)-(?P<end>{_SIDE})")
 
 
@@ -82,12 +83,14 @@ class OffsetRange:
             raise TypeError("only the log knows at which offset a time is: use resolved")
         start = bounds.first if self.start is None else self.start
         end = bounds.end if self.end is None else self.end
+        if self.start is not None and self.end is not None and start >= end:
+            raise OutOfRange(place, _REVERSED, bounds)
         if start < bounds.first:
             raise OutOfRange(place, f"offset {start} is not retained any more", bounds)
         if end > bounds.end:
             raise OutOfRange(place, f"offset {end - 1} is beyond the end", bounds)
         if start >= end:
-            problem = "START must be below END, which is exclusive" if self.end is not None else "START is past the end"
+            problem = _REVERSED if self.end is not None else "START is past the end"
             raise OutOfRange(place, problem if bounds.end > bounds.first else "there is no record", bounds)
         return Bounds(start, end)
 

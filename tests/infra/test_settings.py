@@ -152,3 +152,8 @@ def test_a_refusal_that_repeats_a_secret_is_told_without_it() -> None:
     told = KafkaError(KafkaError._AUTHENTICATION, f"no such token {SECRET}")
     assert settings.is_refusal(told)
     assert "does not let us in (no such token ***)" in str(settings.unreachable([told], 5))
+
+
+def test_a_short_secret_is_not_shown_by_what_is_left_out_of_words() -> None:
+    settings = Settings.from_env({**SCRAM, "ROLLBOOK_KAFKA_SASL_PASSWORD": "p"})
+    assert settings.hidden("sasl_plaintext: password p refused") == "sasl_plaintext: password *** refused"

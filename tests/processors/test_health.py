@@ -184,6 +184,23 @@ def test_what_is_no_address(text: str) -> None:
         Address.parse(text, "--http", 9400)
 
 
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("[::]", "the port is missing, use [::]:9400"),
+        ("::1", "the port is missing, use [::1]:9400"),
+        ("0.0.0.0", "the port is missing, use 0.0.0.0:9400"),
+        ("localhost", "the port is missing, use localhost:9400"),
+        ("9400", "use for example 127.0.0.1:9400 or [::1]:9400"),
+        ("http://x:1/", "use for example 127.0.0.1:9400 or [::1]:9400"),
+    ],
+)
+def test_a_host_alone_is_told_what_it_lacks(text: str, remedy: str) -> None:
+    with pytest.raises(BadInput) as refusal:
+        Address.parse(text, "--http", 9400)
+    assert str(refusal.value) == f"--http {text!a} is no HOST:PORT: {remedy}"
+
+
 def test_addresses() -> None:
     assert Address.parse("localhost:0", "--http", 9400) == Address("localhost", 0)
     assert str(Address.parse("[::1]:9400", "--http", 9400)) == "[::1]:9400"

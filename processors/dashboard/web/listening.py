@@ -3,7 +3,6 @@
 import socket
 
 from rollbook.processors.address import Address
-from rollbook.schemas.errors import EnvironmentFault
 
 DEFAULT_PORT = 9401
 _BACKLOG = 64
@@ -15,7 +14,4 @@ def open_socket(address: Address) -> socket.socket:
         family = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         return socket.create_server((address.host, address.port), family=family, backlog=_BACKLOG)
     except (OSError, UnicodeError) as error:
-        cause = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise EnvironmentFault(
-            f"--listen {address}: cannot listen there ({cause}): choose another address, or end what listens on it"
-        ) from None
+        raise address.not_to_be_had("--listen", error) from None
