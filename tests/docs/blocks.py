@@ -1,7 +1,8 @@
 """The fenced blocks of the pages, and what each page says of them in comments that its readers do not see.
 
 <!-- not run: REASON -->   the next block is not run
-<!-- exits 1 -->           the next block's last command answers with this exit code
+<!-- exits 1 -->           a command of the next block answers with this exit code
+<!-- alone -->             what the next block exports is forgotten behind it
 """
 
 import re
@@ -43,6 +44,7 @@ class Block:
     text: str
     not_run: str = ""
     exits: int = 0
+    alone: bool = False
 
     @property
     def place(self) -> str:
@@ -64,7 +66,14 @@ def _blocks(name: str, text: str) -> Iterator[Block]:
             "".join(lines),
             not_run=marker.removeprefix("not run: ") if marker.startswith("not run: ") else "",
             exits=int(marker.removeprefix("exits ")) if re.fullmatch(r"exits \d+", marker) else 0,
+            alone=marker == "alone",
         )
+
+
+def written_by(blocks: tuple[Block, ...]) -> set[str]:
+    """The files that a page writes itself before it reads them: it must not find them there."""
+    text = "".join(block.text for block in blocks if not block.not_run)
+    return {name for name in re.findall(r"--out (\S+)", text) if text.index(name) > text.index(f"--out {name}")}
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,8 @@ ELSEWHERE = {
 STAYING = (("processor", "run"), ("dashboard",), ("watch",))
 FOLLOWING = ("--follow", "-f")
 STAYING_FOLDER = "ROLLBOOK_DOCS_STAYING"
+ANSWER, ANSWERED = "ROLLBOOK_DOCS_ANSWER", "answered"
+"""The exit code that an answer of no has in a block, and the file that says that it was given."""
 _PAUSE_S, _SAYS_WITHIN_S, _ENDS_WITHIN_S = 0.01, 60.0, 60.0
 _LONGEST = 1 << 16
 
@@ -65,10 +67,10 @@ def served(folder: Path) -> Iterator[Path]:
         server.communicate()
 
 
-def end_staying(folder: Path) -> list[str]:
+def end_staying(folder: Path, command: str = "*") -> list[str]:
     """Interrupt what stays, the last first; what is wrong with the ways in which they ended."""
     faults = []
-    for started in sorted(folder.glob("*.pid"), reverse=True):
+    for started in sorted(folder.glob(f"*-{command}.pid"), reverse=True):
         end = started.with_suffix(".code")
         with suppress(ProcessLookupError):
             os.kill(int(started.read_text()), signal.SIGINT)
@@ -134,6 +136,9 @@ def _answer(asked: socket.socket) -> None:
         os._exit(0)
     else:
         code = _carry_out(arguments)
+    if code != 0 and str(code) == environment.get(ANSWER):
+        (Path(environment[STAYING_FOLDER]) / ANSWERED).touch()
+        code = 0
     asked.send(str(code).encode())
     os._exit(0)
 
@@ -149,8 +154,11 @@ def _carry_out(arguments: list[str]) -> int:
 
 
 def _stay(asked: socket.socket, arguments: list[str], folder: Path) -> None:
-    """Start it, answer when it has said something, and note how it ends."""
-    number = f"{len(list(folder.glob('*.log'))):03}"
+    """Start it, answer when it has said something, and note how it ends. One of its kind at a time: its reader ends the
+    last one first, as the port or the name of both is the same."""
+    for fault in end_staying(folder, arguments[0]):
+        os.write(2, fault.encode())
+    number = f"{len(list(folder.glob('*.log'))):03}-{arguments[0]}"
     log = folder / f"{number}.log"
     log.touch()
     child = os.fork()

@@ -1,7 +1,7 @@
-"""The setting of each page: what it finds, and what its placeholders and names stand for."""
+"""The setting of each page: what it finds, and what its names stand for."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -24,7 +24,6 @@ class Setting:
     """`names`: makes what the Python of a page takes from the reader's own code."""
 
     finds: Finds = Finds.RUNS
-    words: dict[str, str] = field(default_factory=dict)
     names: Callable[[], dict[str, Any]] = dict
 
 

@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from rollbook.tests.docs.commands import STAYING_FOLDER
+from rollbook.tests.docs.commands import ANSWER, ANSWERED, STAYING_FOLDER
 
 ELSEWHERE = {
     "pip": "tests/install",
@@ -35,7 +35,7 @@ python() {{
 }}
 python3() {{ python "$@"; }}
 if [ -e {state} ]; then source {state}; fi
-trap 'export -p > {state}' EXIT
+{remember}
 """
 
 
@@ -56,24 +56,29 @@ class Shell:
     programs: Path
     environment: dict[str, str]
 
-    def run(self, text: str) -> Answer:
-        """Run it as it was pasted."""
+    def run(self, text: str, *, alone: bool = False, exits: int = 0) -> Answer:
+        """Run it as it was pasted; what it exports is there for the next one, but where it is `alone`. `exits`: how a
+        command of ours in it answers; the block's own exit code is then 1 where none does."""
         self.own.mkdir(parents=True, exist_ok=True)
+        state = self.own / "exported"
+        remember = "" if alone else f"trap 'export -p > {state}' EXIT"
         stand_ins = "\n".join(f"{name}() {{ :; }}" for name in ELSEWHERE)
-        prelude = _PRELUDE.format(stand_ins=stand_ins, python=sys.executable, state=self.own / "exported")
+        prelude = _PRELUDE.format(stand_ins=stand_ins, python=sys.executable, state=state, remember=remember)
         script, printed = self.own / "block.sh", self.own / "printed"
         script.write_text(f"{prelude}\n{text}", encoding="utf-8")
         with printed.open("wb") as out:  # a file, since what stays would keep a pipe open
             done = subprocess.run(
                 ["bash", str(script)],
                 cwd=self.folder,
-                env=self._environment(),
+                env={**self._environment(), ANSWER: str(exits)},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 timeout=_PATIENCE_S,
             )
-        return Answer(done.returncode, printed.read_text(encoding="utf-8", errors="replace"))
+        unanswered = exits != 0 and not (self.own / ANSWERED).exists()
+        (self.own / ANSWERED).unlink(missing_ok=True)
+        return Answer(done.returncode or int(unanswered), printed.read_text(encoding="utf-8", errors="replace"))
 
     def _environment(self) -> dict[str, str]:
         return {

@@ -3,7 +3,6 @@
 import difflib
 import fcntl
 import json
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,15 +11,14 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from rollbook.infra.settings import PREFIX_VARIABLE, SERVERS_VARIABLE
-from rollbook.tests.docs.blocks import PAGES, Block, Language, Shown, blocks_of, shown_in
+from rollbook.tests.docs.blocks import PAGES, Block, Language, Shown, blocks_of, shown_in, written_by
 from rollbook.tests.docs.commands import end_staying
 from rollbook.tests.docs.output import is_as_shown
 from rollbook.tests.docs.settings import Ended, Finds, Setting, setting_of
 from rollbook.tests.docs.shell import Shell
 from rollbook.tests.docs.world import World, empty_world, furnish
 
-NOT_RUN: dict[str, int] = {}
+NOT_RUN = {"BUNDLES.md": 1, "replay.md": 1, "trl.md": 1, "trl-async.md": 1}
 """How many blocks of which page are marked so. A page that needs one more has to say so here."""
 RUN = {Language.SH, Language.CONSOLE, Language.PYTHON}
 ANSWERS = (0, 1, 4)
@@ -62,12 +60,8 @@ def test_what_a_page_tells_the_reader_to_run_does_what_it_says(
     setting = setting_of(name)
     folder, own = tmp_path / "page", tmp_path / "own"
     with _found(setting, broker, tmp_path, request) as found, _alone(ALL[name], request):
-        furnish(folder, found.files)
-        environment = {
-            SERVERS_VARIABLE: found.settings.bootstrap_servers,
-            PREFIX_VARIABLE: found.settings.topic_prefix,
-            "ROLLBOOK_DATA_DIR": str(tmp_path / "data"),
-        }
+        furnish(folder, found.files, written_by(ALL[name]))
+        environment = found.environment(tmp_path / "data")
         for variable, value in environment.items():
             monkeypatch.setenv(variable, value)
         monkeypatch.chdir(folder)
@@ -86,15 +80,14 @@ class Reader:
     def __init__(self, shell: Shell, found: World, setting: Setting) -> None:
         self._shell = shell
         self._found = found
-        self._words = {**found.words, **setting.words}
         self._names: dict[str, Any] = {"__name__": "__page__", **setting.names()}
 
     def follow(self, block: Block) -> None:
         if block.not_run or block.language not in RUN:
             return
         if block.language == Language.SH:
-            answer = self._shell.run(self._meant(block.text))
-            assert answer.code == block.exits, f"{block.place}: exit code {answer.code}\n{answer.output}"
+            answer = self._shell.run(self._found.meant(block.text), alone=block.alone, exits=block.exits)
+            assert answer.code == 0, f"{block.place}: exit code {answer.code}\n{answer.output}"
         elif block.language == Language.CONSOLE:
             for shown in shown_in(block):
                 self._compare(block, shown)
@@ -104,19 +97,14 @@ class Reader:
                 exec(compile(text, block.page, "exec"), self._names)
 
     def _compare(self, block: Block, shown: Shown) -> None:
-        answer = self._shell.run(self._meant(shown.command))
-        printed = answer.output.replace(self._found.settings.topic_prefix, "rollbook.").splitlines()
+        answer = self._shell.run(self._found.meant(shown.command))
+        printed = self._found.as_on_pages(answer.output).splitlines()
         difference = "\n".join(difflib.unified_diff(shown.output, printed, "shown", "printed", lineterm=""))
         assert is_as_shown(shown.output, printed), f"{block.place}: $ {shown.command}\n{difference}"
         if any(line.startswith("Error: ") for line in shown.output):
             assert answer.code not in (0, 70), f"{block.place}: $ {shown.command} exits with {answer.code}"
         else:
             assert answer.code in ANSWERS, f"{block.place}: $ {shown.command} exits with {answer.code}"
-
-    def _meant(self, text: str) -> str:
-        for word, meant in self._words.items():
-            text = re.sub(rf"(?<![\w-]){word}(?![\w-])", meant, text)
-        return text
 
 
 @contextmanager

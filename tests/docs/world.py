@@ -3,17 +3,19 @@ session of tests, in about three seconds, by the process that asks first; the ot
 """
 
 import fcntl
+import hashlib
 import json
+import re
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import Producer
 
-from rollbook.infra.settings import Settings, Topic
+from rollbook.infra.settings import DATA_VARIABLE, PREFIX_VARIABLE, SERVERS_VARIABLE, Settings, Topic
 from rollbook.infra.topics.topics import create_topics, delete_topics
 from rollbook.replay.histories import open_history
 from rollbook.replay.history.export import export, ranges_of_run
@@ -26,7 +28,11 @@ from rollbook.tests.processors.hosting import host_in_thread
 from rollbook.tests.replay.trained_run import await_decided
 
 PARTITIONS = 4
+DEFAULT_PREFIX = Settings().topic_prefix
+UNUSED = 3
+"""A partition of no recorded run."""
 RUNS = ("my-run", "run-a", "run-b")
+OF_NONE = hashlib.sha256(b"of no run here").hexdigest()
 _FILLER = b"of no run here"
 
 
@@ -37,6 +43,24 @@ class World:
     settings: Settings
     files: Path
     words: dict[str, str]
+
+    def meant(self, text: str) -> str:
+        """A page's text with what its placeholders stand for."""
+        for word, meant in self.words.items():
+            text = re.sub(rf"(?<![\w-]){word}(?![\w-])", meant, text)
+        return text
+
+    def environment(self, data: Path) -> dict[str, str]:
+        """What a reader would have exported; `data` is for what is kept."""
+        return {
+            SERVERS_VARIABLE: self.settings.bootstrap_servers,
+            PREFIX_VARIABLE: self.settings.topic_prefix,
+            DATA_VARIABLE: str(data),
+        }
+
+    def as_on_pages(self, printed: str) -> str:
+        """Pages are of the topics' plain names."""
+        return printed.replace(self.settings.topic_prefix, DEFAULT_PREFIX)
 
 
 @contextmanager
@@ -70,9 +94,10 @@ def shared_world(broker: str, folder: Path) -> Iterator[World]:
             _forget(settings)
 
 
-def furnish(folder: Path, files: Path) -> None:
-    """A page's folder: the files, the examples beside them; what activates an environment is there, and empty."""
-    shutil.copytree(files, folder)
+def furnish(folder: Path, files: Path, written: Iterable[str] = ()) -> None:
+    """A page's folder: the files but those that the page itself will have `written`, the examples beside them; what
+    activates an environment is there, and empty."""
+    shutil.copytree(files, folder, ignore=shutil.ignore_patterns(*written))
     shutil.copytree(ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / ".venv" / "bin").mkdir(parents=True)
     (folder / ".venv" / "bin" / "activate").touch()
@@ -107,6 +132,7 @@ def _load(settings: Settings) -> set[int]:
                 producer.poll(0)
             if section.topic == settings.topic(Topic.LIFECYCLE):
                 partitions.add(section.partition)
+    producer.produce(settings.topic(Topic.LIFECYCLE), b"no record", b"nobody", UNUSED)  # has a dead letter
     assert producer.flush(30) == 0
     return partitions
 
@@ -123,6 +149,6 @@ def _files(settings: Settings, folder: Path) -> dict[str, str]:
         proof = history.prove(policy=9)
     trained = proof.trajectories[0]
     assert trained.task is not None
-    (folder / "held-out.txt").write_text(f"{trained.task.prompt_hash}\n{'0' * 64}\n", encoding="utf-8")
+    (folder / "held-out.txt").write_text(f"{trained.task.prompt_hash}\n{OF_NONE}\n", encoding="utf-8")
     bundle = next(path.name for path in sorted((folder / "bundles").iterdir()) if path.name.endswith("-s0"))
     return {"ID": trained.trajectory_id, "UPDATE": trained.update_id, "BUNDLE": bundle}
