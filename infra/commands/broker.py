@@ -5,9 +5,17 @@ from typing import Annotated
 
 import typer
 
-from rollbook.infra.broker.daemon import DEFAULT_PORT, daemon_state, default_data_dir, start_daemon, stop_daemon
+from rollbook.infra.broker.daemon import (
+    DEFAULT_PORT,
+    DaemonState,
+    daemon_state,
+    default_data_dir,
+    start_daemon,
+    stop_daemon,
+)
 from rollbook.infra.broker.files import broker_files
 from rollbook.infra.broker.jvm import train
+from rollbook.infra.looking.show import print_json
 from rollbook.infra.settings import DEFAULT_BOOTSTRAP_SERVERS
 from rollbook.schemas.text import visible
 
@@ -17,6 +25,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 DataDir = Annotated[
     Path | None,
     typer.Option(
@@ -35,10 +44,14 @@ def start(
     port: Annotated[
         int | None, typer.Option(metavar="PORT", min=1, max=65535, show_default=str(DEFAULT_PORT), help="Its port.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Start the broker and return when it answers; it runs until `rollbook broker stop`. The data survives."""
     started = start_daemon(_folder(folder), port)
     state = started.state
+    if as_json:
+        print_json({"was_running": started.was_running, **_plain(state, folder)})
+        return
     word = "already running" if started.was_running else "started"
     print(f"{word}: Apache Kafka at {state.bootstrap_servers}, pid {state.process.pid}, {_data_in(folder)}")
     if state.bootstrap_servers != DEFAULT_BOOTSTRAP_SERVERS:
@@ -53,14 +66,18 @@ def stop(folder: DataDir = None) -> None:
 
 
 @app.command(epilog="Example: rollbook broker status || rollbook broker start")
-def status(folder: DataDir = None) -> None:
+def status(folder: DataDir = None, as_json: AsJson = False) -> None:
     """Say whether the broker runs, and where. Exit code 0 when it does, 1 when not."""
     state = daemon_state(_folder(folder))
-    if state is None:
+    if as_json:
+        print_json(_plain(state, folder))
+    elif state is None:
         print(f"not running ({_data_in(folder)})")
+    else:
+        where = f"{state.bootstrap_servers}, pid {state.process.pid}, cluster {state.cluster_id}"
+        print(f"running: Apache Kafka at {where}, {_data_in(folder)}")
+    if state is None:
         raise typer.Exit(1)
-    where = f"{state.bootstrap_servers}, pid {state.process.pid}, cluster {state.cluster_id}"
-    print(f"running: Apache Kafka at {where}, {_data_in(folder)}")
 
 
 @app.command(epilog="Example: rollbook broker fetch")
@@ -69,6 +86,17 @@ def fetch() -> None:
     files = broker_files()
     train(files)
     print(f"verified: {len(files.jars)} files, Java {files.java_version}")
+
+
+def _plain(state: DaemonState | None, folder: Path | None) -> dict[str, object]:
+    """For scripts: keys only ever grow."""
+    return {
+        "running": state is not None,
+        "bootstrap_servers": None if state is None else state.bootstrap_servers,
+        "pid": None if state is None else state.process.pid,
+        "cluster_id": None if state is None else state.cluster_id,
+        "data_dir": visible(_folder(folder), limit=4096),
+    }
 
 
 def _folder(folder: Path | None) -> Path:

@@ -11,7 +11,7 @@ import typer
 
 from rollbook.infra.looking.show import SHOWN, at, console, print_json, shown
 from rollbook.processors.ledger.keys import parse_key
-from rollbook.replay.audit.report import lines
+from rollbook.replay.audit.report import lines, plain
 from rollbook.replay.audit.seal import Sealed
 from rollbook.replay.histories import open_history
 from rollbook.replay.history.container import ANCHOR, AnchorNote, Section
@@ -40,6 +40,7 @@ def export(
     payloads: Annotated[
         bool, typer.Option("--payloads", help="Also the payloads that the exported lifecycle records name.")
     ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Write the committed records of ranges, or of a run, to one file, from which every command works as from Kafka.
 
@@ -49,6 +50,9 @@ def export(
     """
     with progress() as watch, open_history(*(targets or ()), run=run, watch=watch) as history:
         done = history.export(out, payloads=payloads)
+    if as_json:
+        print_json(_exported(done))
+        return
     for section, total in zip(done.sections, done.totals, strict=True):
         print(f"{section}{_of_run(section.run)}  {plural(total.records, 'record')}  {total.digest}")
     print("\n".join((*_left_out(done), f"written: {visible(done.path, limit=4096)}")))
@@ -87,6 +91,7 @@ def seal(
             help="Also the payloads that the sealed records name; without it drift and recordings are not checked.",
         ),
     ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON, an object a line for each partition.")] = False,
 ) -> None:
     """Audit ranges of the lifecycle topic, or a run, and write each with an anchor behind it.
 
@@ -100,11 +105,37 @@ def seal(
     left_out = []
     with progress() as watch, open_history(*(targets or ()), run=run, watch=watch) as history:
         for done in history.seal(out, anchors=anchor or (), anchor_digests=anchor_digest or (), payloads=payloads):
-            print("\n".join((*lines(done.report), *_sealed(done))))
+            if as_json:
+                print_json(_plain_of_seal(done))
+            else:
+                print("\n".join((*lines(done.report), *_sealed(done))))
             if done.exported is None:
                 left_out.append(f"{done.report.lifecycle}:{done.report.partition}")
     if left_out:
         raise AnswerNo(f"not sealed: {', '.join(left_out)} has no decided record there, or does not pass its audit")
+
+
+def _exported(done: Exported) -> dict[str, Any]:
+    """For scripts: keys only ever grow."""
+    return {
+        "path": visible(done.path, limit=4096),
+        "sections": [
+            {**section.model_dump(), "records": total.records, "digest": total.digest}
+            for section, total in zip(done.sections, done.totals, strict=True)
+        ],
+        "payloads_gone": done.gone,
+        "references_left_out": done.unknown,
+    }
+
+
+def _plain_of_seal(done: Sealed) -> dict[str, Any]:
+    """For scripts: keys only ever grow. What is not written has neither file nor anchor."""
+    return {
+        "audit": plain(done.report),
+        "exported": None if done.exported is None else _exported(done.exported),
+        "anchor": None if done.anchor is None else done.anchor.model_dump(),
+        "may_leave_kafka": [section.model_dump() for section in _may_leave(done)],
+    }
 
 
 def _of_run(run: str | None) -> str:
@@ -124,9 +155,17 @@ def _sealed(done: Sealed) -> Iterator[str]:
         yield f"anchor: before {note.lifecycle}:{note.partition}:{note.next_offset}  {note.digest}"
         yield from _left_out(done.exported)
         yield f"written: {visible(done.exported.path, limit=4096)}"
-        if note.run is None:  # else those of other runs lie there, too
-            held = (one for one in done.exported.sections if one.topic != ANCHOR and not one.only_referenced)
-            yield f"may leave Kafka: {', '.join(str(_leaving(one, note)) for one in held)}"
+        if leaving := _may_leave(done):
+            yield f"may leave Kafka: {', '.join(map(str, leaving))}"
+
+
+def _may_leave(done: Sealed) -> list[Section]:
+    """Of a seal of all runs: with one of a single run those of others lie there, too."""
+    note = done.anchor
+    if note is None or done.exported is None or note.run is not None:
+        return []
+    held = (one for one in done.exported.sections if one.topic != ANCHOR and not one.only_referenced)
+    return [_leaving(one, note) for one in held]
 
 
 def _leaving(section: Section, note: AnchorNote) -> Section:

@@ -1,5 +1,7 @@
 """`rollbook topics`: make the six topics, show them beside what they should be, and say who may do what with them."""
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -8,7 +10,15 @@ from rich.table import Table
 from rollbook.infra.looking.show import cell, console, print_json
 from rollbook.infra.settings import DEFAULT_PARTITIONS, Settings
 from rollbook.infra.topics.acl_table import Acl, Role, acls_for
-from rollbook.infra.topics.topics import check_topics, create_topics, describe_topics, in_one_line, wanted_of
+from rollbook.infra.topics.topics import (
+    TopicProblem,
+    TopicState,
+    check_topics,
+    create_topics,
+    describe_topics,
+    in_one_line,
+    wanted_of,
+)
 from rollbook.schemas.errors import AnswerNo, BadInput
 
 app = typer.Typer(
@@ -16,6 +26,9 @@ app = typer.Typer(
     epilog="Example: rollbook topics create --partitions 8",
     no_args_is_help=True,
 )
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object.")]
 
 
 @app.command(epilog="Example: rollbook topics create --partitions 8")
@@ -35,10 +48,14 @@ def create(
         typer.Option(metavar="N", min=1, max=10_000, show_default="as many", help="Of a new payloads topic."),
     ] = None,
     repair: Annotated[bool, typer.Option("--repair", help="Set wrong settings of existing topics right.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Create what is missing; existing topics are compared, and a difference is an error that names it."""
     settings = Settings.from_env()
     report = create_topics(settings, partitions, payload_partitions=payload_partitions, repair=repair)
+    if as_json:
+        print_json({**_place(settings), **asdict(report)})
+        return
     for label, names in (("created", report.created), ("repaired", report.repaired), ("unchanged", report.unchanged)):
         for name in names:
             print(f"{label:<9}  {name}")
@@ -46,11 +63,30 @@ def create(
 
 
 @app.command(epilog="Example: ROLLBOOK_TOPIC_PREFIX=team-a. rollbook topics describe")
-def describe() -> None:
+def describe(as_json: AsJson = False) -> None:
     """Show the topics and their settings; exit 1 when one is missing or differs from what it must be."""
     settings = Settings.from_env()
     states = describe_topics(settings)
     problems = check_topics(settings)
+    if as_json:
+        print_json(
+            {
+                **_place(settings),
+                "topics": [{"topic": state.name, "settings": wanted_of(state, problems)} for state in states],
+                "problems": problems,
+            }
+        )
+    else:
+        _print_table(settings, states, problems)
+    if problems:
+        raise AnswerNo(in_one_line(problems, "in the JSON" if as_json else "marked red above"))
+
+
+def _place(settings: Settings) -> dict[str, str]:
+    return {"bootstrap_servers": settings.bootstrap_servers, "topic_prefix": settings.topic_prefix}
+
+
+def _print_table(settings: Settings, states: Sequence[TopicState], problems: Sequence[TopicProblem]) -> None:
     wrong = {(problem.topic, problem.setting) for problem in problems}
     table = Table("topic", "setting", "is", "should be", title=cell(settings.bootstrap_servers))
     for state in states:
@@ -64,8 +100,6 @@ def describe() -> None:
     for name in dict.fromkeys(problem.topic for problem in problems if problem.topic not in present):
         table.add_row(name, "topic", "missing", "present", style="red", end_section=True)
     console().print(table)
-    if problems:
-        raise AnswerNo(in_one_line(problems, "marked red above"))
 
 
 @app.command(epilog="Example: rollbook topics acl --grant worker=User:rollout --grant trainer=User:trainer --apply")

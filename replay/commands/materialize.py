@@ -1,5 +1,6 @@
 """`rollbook materialize RANGE --out DIR`, or `--run R [--update U]`."""
 
+import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -15,7 +16,7 @@ from rollbook.replay.histories import open_history
 from rollbook.replay.history.options import TargetTexts
 from rollbook.replay.history.progress import progress
 from rollbook.replay.materialize.form import BundleFormat, Form
-from rollbook.replay.materialize.report import MEANING, MaterializeReport, Problem, Written
+from rollbook.replay.materialize.report import MEANING, MaterializeReport, Problem, Written, plain
 from rollbook.replay.materialize.walk import Wanted, wanted_of
 from rollbook.schemas.errors import AnswerNo, BadInput
 from rollbook.schemas.text import plural, visible
@@ -52,6 +53,7 @@ def materialize_command(
             help="Redact labels, paths, addresses and secrets, and a field by hash, truncate or drop; repeatable.",
         ),
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON, an object a line for each range.")] = False,
 ) -> None:
     """Write the updates committed in a range of the log as bundles: one of each update, linked to one of each of its
     optimizer steps, so that `rollbook replay --chain DIR` finds the first divergence over all of them.
@@ -73,10 +75,13 @@ def materialize_command(
             wanted = wanted_of(history.of, update)
             reports = history.materialize(out, update=update, form=form, told=written.append)
     except BaseException:
-        _print_cut_short(written)
+        _print_cut_short(written, as_json=as_json)
         raise
     for report in reports:
-        _print(report)
+        if as_json:
+            print(json.dumps(plain(report)))
+        else:
+            _print(report)
     if not any(report.updates for report in reports):
         where = ", ".join(f"{_what(one)}{_undecided(report)}" for one, report in zip(wanted, reports, strict=True))
         raise AnswerNo(f"{where}: no committed update is there")
@@ -137,10 +142,11 @@ def _print_paths(bundles: Iterable[Written]) -> None:
         print(visible(written.path, limit=4096))
 
 
-def _print_cut_short(bundles: Sequence[Written]) -> None:
+def _print_cut_short(bundles: Sequence[Written], *, as_json: bool) -> None:
     """What is on disk although the call ends with an error: it stays, and the next call goes on from it."""
     if bundles:
-        _print_paths(bundles)
+        if not as_json:
+            _print_paths(bundles)
         told = f"cut short after {plural(len(bundles), 'bundle')}, which stay; the same call again goes on from them"
         print(told, file=sys.stderr)
 

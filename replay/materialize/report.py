@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from rollbook.replay.history.source import Bounds
+from rollbook.schemas.text import visible
 
 
 class NotWritten(StrEnum):
@@ -100,3 +102,39 @@ class CannotWrite(Exception):
         self.reason = reason
         self.whats = whats
         self.step_id = step_id
+
+
+def plain(report: MaterializeReport) -> dict[str, Any]:
+    """For scripts: keys only ever grow. Paths are text, also such as are none."""
+    left = report.undecided
+    return {
+        "complete": report.complete,
+        "updates": report.updates,
+        "bundles": [
+            {
+                "run_id": one.run_id,
+                "update_id": one.update_id,
+                "rollout_id": one.rollout_id,
+                "step_id": one.step_id,
+                "path": visible(one.path, limit=4096),
+                "provenance": visible(one.provenance, limit=4096),
+                "samples": one.samples,
+                "was_there": one.was_there,
+            }
+            for one in report.written
+        ],
+        "not_written": [_plain_problem(one) for one in report.problems],
+        "without_update": [_plain_problem(one) for one in report.without_update],
+        "undecided": None if left is None else {"start": left.first, "end": left.end},
+    }
+
+
+def _plain_problem(problem: Problem) -> dict[str, Any]:
+    return {
+        "run_id": problem.run_id,
+        "update_id": problem.update_id,
+        "step_id": problem.step_id,
+        "reason": problem.reason.value,
+        "meaning": MEANING[problem.reason],
+        "what": problem.what,
+    }
