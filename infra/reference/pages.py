@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rollbook.infra.reference.acls import acls
 from rollbook.infra.reference.commands import commands
+from rollbook.infra.reference.diagram import diagram
 from rollbook.infra.reference.doctor import doctor
 from rollbook.infra.reference.errors import errors
 from rollbook.infra.reference.markdown import page, table
@@ -21,6 +22,7 @@ from rollbook.infra.reference.topics import topics
 from rollbook.replay.bundle.model import StageId
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
+IMAGES = FOLDER.parent / "images"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,13 @@ def contents() -> dict[str, str]:
     return {"README.md": index, **{one.file: one.make() for one in PAGES}}
 
 
+def pictures() -> dict[str, str]:
+    """The pictures that pages show, by name."""
+    return {"lifecycle.svg": diagram()}
+
+
 def write_all(folder: Path = FOLDER) -> list[Path]:
-    """Write the pages and remove what is none of them; returns the paths written."""
+    """Write the pages and the pictures, and remove what is no page; returns the paths of the pages."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = contents()
     for stray in folder.glob("*.md"):
@@ -73,4 +80,6 @@ def write_all(folder: Path = FOLDER) -> list[Path]:
             stray.unlink()
     for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
+    for name, text in pictures().items():
+        (IMAGES / name).write_text(text, encoding="utf-8")
     return [folder / name for name in texts]

@@ -13,7 +13,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from rollbook.infra.reference.pages import PAGES
+from rollbook.infra.reference.pages import PAGES, pictures
 
 ROOT = Path(__file__).resolve().parents[2]
 BESIDE = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "README.md": "overview.md"}
@@ -53,7 +53,15 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return f"[{link['text']}]({posixpath.relpath(BESIDE[name], folder or '.')}{heading})"
         return f"{link['text']} (`{name}`)" if link["text"].strip("`") != name else link["text"]
 
-    return _outside_of_code(markdown, onto_site)
+    return _drawn(_outside_of_code(markdown, onto_site))
+
+
+def _drawn(markdown: str) -> str:
+    """Pictures of the tables as part of the page, where they follow its palette."""
+    for name, picture in pictures().items():
+        shown = rf"!\[[^\]]*\]\([\w./]*images/{re.escape(name)}\)"
+        markdown = re.sub(shown, picture.strip().replace("\\", r"\\"), markdown)
+    return markdown
 
 
 def _moved_in(text: str) -> str:

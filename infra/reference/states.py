@@ -1,6 +1,6 @@
 """Pages of the states: the lifecycle of a trajectory, and what each record does in each state."""
 
-from rollbook.infra.reference.markdown import code, fenced, page, table
+from rollbook.infra.reference.markdown import code, page, table
 from rollbook.processors.ledger.matrix import MATRIX, STATES, Row, StateOf
 from rollbook.processors.lifecycle import LIVE, NONE, PENDING, TRANSITIONS, next_state
 from rollbook.schemas.records.decision import Outcome
@@ -33,7 +33,7 @@ def lifecycle() -> str:
         "From `processors/lifecycle.py`. A pair of state and event that is not listed is an illegal transition. A "
         "record changes a trajectory at most once, to its final state, and raises its revision by one. A failure is a "
         "state of its own, never a reward of 0.",
-        fenced("mermaid", ("stateDiagram-v2", *(f"    {line}" for line in _arrows()))),
+        "![The states of a trajectory and what leads from one to another](../images/lifecycle.svg)",
         table(
             ("state", "event", "next state"),
             ((code(state), code(event), code(after)) for (state, event), after in TRANSITIONS.items()),
@@ -41,16 +41,6 @@ def lifecycle() -> str:
         f"`{NONE}` is the state of a trajectory that nobody has reported. A group waits for members that are "
         f"{_listed(PENDING)}. {_listed(LIVE)} count against `max_live`.",
     )
-
-
-def _arrows() -> list[str]:
-    events: dict[tuple[str, str], list[str]] = {}
-    for (state, event), after in TRANSITIONS.items():
-        events.setdefault((state, after), []).append(str(event))
-    return [
-        f"{'[*]' if state == NONE else state} --> {after}: {', '.join(names)}"
-        for (state, after), names in events.items()
-    ]
 
 
 def _listed(states: frozenset[TrajectoryStatus]) -> str:
