@@ -81,6 +81,8 @@ def test_every_link_leads_somewhere() -> None:
     for file, text in contents().items():
         headings = {anchor(line.lstrip("# ")) for line in text.splitlines() if line.startswith("#")}
         for target in re.findall(r"\]\(([^)]+)\)", text):
+            if target.startswith("#rollbook."):  # the site makes these: tests/docs follows them there
+                continue
             assert target in headings or (FOLDER / target.partition("#")[0]).is_file(), f"{file}: {target}"
 
 

@@ -6,10 +6,13 @@ from functools import partial
 from pathlib import Path
 
 from rollbook.infra.reference.acls import acls
+from rollbook.infra.reference.alerts import alerts
+from rollbook.infra.reference.api import APIS, api
 from rollbook.infra.reference.commands import commands
 from rollbook.infra.reference.diagram import diagram
 from rollbook.infra.reference.doctor import doctor
 from rollbook.infra.reference.errors import errors
+from rollbook.infra.reference.exits import exits
 from rollbook.infra.reference.markdown import page, table
 from rollbook.infra.reference.metrics import metrics
 from rollbook.infra.reference.order import order
@@ -44,9 +47,12 @@ PAGES = (
     Page("acls.md", "what each role may do on a cluster with authorisation", acls),
     Page("doctor.md", "what `rollbook doctor` looks at", doctor),
     Page("commands.md", "every command, its arguments and options", commands),
+    Page("exit-codes.md", "what `rollbook` exits with", exits),
     Page("settings.md", "every environment variable", settings),
     Page("metrics.md", "every metric of the processor and of the dashboard", metrics),
+    Page("alerts.md", "every alert, and on what", alerts),
     Page("errors.md", "every error of Kafka, and who acts", errors),
+    *(Page(one.file, f"{one.title.lower()}, from their docstrings", partial(api, one)) for one in APIS),
     Page("stages.md", "the stages of replay: inputs, outputs, tolerance, and how each comes out", stages),
     *(
         Page(stage_file(stage), f"stage {stage}: formula, source and contract", partial(stage_page, stage))

@@ -20,6 +20,9 @@ from pathlib import Path
 from rollbook.infra.cli import run
 from rollbook.infra.mounts import MOUNTS
 from rollbook.infra.output import open_output
+from rollbook.infra.settings import Settings, Topic
+from rollbook.replay.history.kafka import KafkaLog
+from rollbook.tests.replay.trained_run import await_decided
 
 ELSEWHERE = {
     ("broker", "start"): "tests/infra/test_broker_daemon.py",
@@ -173,6 +176,8 @@ def _stay(asked: socket.socket, arguments: list[str], folder: Path) -> None:
     while log.stat().st_size == 0 and not ended and time.monotonic() < deadline:
         time.sleep(_PAUSE_S)
         ended, status = os.waitpid(child, os.WNOHANG)
+    if not ended and arguments[0] == "processor":
+        _await_decided()
     os.write(1, log.read_bytes())
     asked.send(str(os.waitstatus_to_exitcode(status) if ended else 0).encode())
     asked.close()
@@ -183,6 +188,17 @@ def _stay(asked: socket.socket, arguments: list[str], folder: Path) -> None:
     written = folder / f"{number}.ended"
     written.write_text(str(os.waitstatus_to_exitcode(status)))
     written.rename(folder / f"{number}.code")
+
+
+def _await_decided() -> None:
+    """As its reader does, who sees it come to the end of the log."""
+    settings = Settings.from_env()
+    lifecycle = settings.topic(Topic.LIFECYCLE)
+    with KafkaLog(settings) as log:
+        partitions = range(log.partitions(lifecycle))
+        written = [one for one in partitions if log.bounds(lifecycle, one).end > log.bounds(lifecycle, one).first]
+    for partition in written:
+        await_decided(settings, partition)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from rich.console import Console
 from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.demo import run as demo
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.folder import Plan
+from rollbook.infra.demo.processes.folder import Plan
 from rollbook.infra.settings import PREFIX_VARIABLE, SERVERS_VARIABLE, Settings, Topic
 from rollbook.replay.history.export import export
 from rollbook.replay.history.kafka import KafkaLog

@@ -61,7 +61,7 @@ class Shell:
         command of ours in it answers; the block's own exit code is then 1 where none does."""
         self.own.mkdir(parents=True, exist_ok=True)
         state = self.own / "exported"
-        remember = "" if alone else f"trap 'export -p > {state}' EXIT"
+        remember = "" if alone else f"trap 'export -p > {state}; env -0 > {self._variables}' EXIT"
         stand_ins = "\n".join(f"{name}() {{ :; }}" for name in ELSEWHERE)
         prelude = _PRELUDE.format(stand_ins=stand_ins, python=sys.executable, state=state, remember=remember)
         script, printed = self.own / "block.sh", self.own / "printed"
@@ -79,6 +79,17 @@ class Shell:
         unanswered = exits != 0 and not (self.own / ANSWERED).exists()
         (self.own / ANSWERED).unlink(missing_ok=True)
         return Answer(done.returncode or int(unanswered), printed.read_text(encoding="utf-8", errors="replace"))
+
+    def exported(self) -> dict[str, str]:
+        """The variables that stand behind the blocks so far."""
+        if not self._variables.exists():
+            return {}
+        pairs = self._variables.read_text(encoding="utf-8", errors="replace").split("\0")
+        return dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+
+    @property
+    def _variables(self) -> Path:
+        return self.own / "variables"
 
     def _environment(self) -> dict[str, str]:
         return {

@@ -12,7 +12,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from rollbook.tests.docs.blocks import PAGES, Block, Language, Shown, blocks_of, shown_in, written_by
-from rollbook.tests.docs.commands import end_staying
+from rollbook.tests.docs.commands import ANSWER, STAYING_FOLDER, end_staying
 from rollbook.tests.docs.output import is_as_shown
 from rollbook.tests.docs.settings import Ended, Finds, Setting, setting_of
 from rollbook.tests.docs.shell import Shell
@@ -65,7 +65,7 @@ def test_what_a_page_tells_the_reader_to_run_does_what_it_says(
         for variable, value in environment.items():
             monkeypatch.setenv(variable, value)
         monkeypatch.chdir(folder)
-        reader = Reader(Shell(folder, own, programs, environment), found, setting)
+        reader = Reader(Shell(folder, own, programs, environment), found, setting, monkeypatch)
         try:
             for block in ALL[name]:
                 reader.follow(block)
@@ -77,8 +77,9 @@ def test_what_a_page_tells_the_reader_to_run_does_what_it_says(
 class Reader:
     """Who goes down a page and does what it says."""
 
-    def __init__(self, shell: Shell, found: World, setting: Setting) -> None:
+    def __init__(self, shell: Shell, found: World, setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
         self._shell = shell
+        self._monkeypatch = monkeypatch
         self._found = found
         self._names: dict[str, Any] = {"__name__": "__page__", **setting.names()}
 
@@ -92,6 +93,9 @@ class Reader:
             for shown in shown_in(block):
                 self._compare(block, shown)
         else:
+            for variable, value in self._shell.exported().items():
+                if variable.startswith("ROLLBOOK_") and variable not in (STAYING_FOLDER, ANSWER):
+                    self._monkeypatch.setenv(variable, value)
             text = "\n" * (block.line - 1) + block.text  # so that a traceback names the page's line
             with suppress(Ended):
                 exec(compile(text, block.page, "exec"), self._names)
