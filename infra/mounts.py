@@ -104,7 +104,7 @@ MOUNTS = (
         "infra.commands.dead_letters",
         _COMMAND,
         "List or show what could not be decoded.",
-        "dead-letters --partition 0",
+        "dead-letters --limit 20",
     ),
     Mount(
         Task.KEEP,

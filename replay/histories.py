@@ -160,7 +160,7 @@ class History:
             found = replay_history(self.of.log, wanted, selection, self.watch)
             total.began(found)
             for update in found.updates:
-                total.outcomes[update.outcome] += 1
+                total.took(update)
                 yield update
 
     def materialize(

@@ -22,7 +22,7 @@ _DIGITS_SHOWN = 12
 app = typer.Typer(help="Look at what could not be decoded.")
 
 
-@app.command("dead-letters", epilog="Example: rollbook dead-letters --partition 0")
+@app.command("dead-letters", epilog="Example: rollbook dead-letters --limit 20")
 def dead_letters(
     partition: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="Only those of this partition of the lifecycle topic.")

@@ -23,7 +23,7 @@ from rollbook.infra.watching.frame import frame
 from rollbook.infra.watching.seen import Seen
 
 _QUIT = frozenset(b"qQ\x04")
-_ENDING = (signal.SIGTERM, signal.SIGHUP)
+_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _SETTLE_S = 0.1
 """Between frames while a window is dragged."""
 

@@ -42,6 +42,13 @@ class Place:
     pipeline_size: int = 1
     attempt: str = ""
 
+    def __post_init__(self) -> None:
+        if isinstance(self.expected_ranks, int | str):
+            raise BadInput(
+                f"expected_ranks={self.expected_ranks!a} is one, and no list: give the ranks that record, such as "
+                "range(2) for two"
+            )
+
     @property
     def records(self) -> bool:
         """The other stages of a pipeline do not see what the loss is made of."""

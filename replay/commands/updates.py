@@ -1,6 +1,7 @@
 """`rollbook replay` of a run, a range or exported files: each update is printed when it is done."""
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from rollbook.replay.engine.selection import Selection
 from rollbook.replay.histories import open_history
 from rollbook.replay.history.progress import progress
 from rollbook.replay.updates.replayed import Total, UpdateOutcome
-from rollbook.replay.updates.report import lines, plain, plain_summary, summary
+from rollbook.replay.updates.report import lines, plain, plain_summary, summary, why_no_pass
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.text import visible
 
@@ -29,4 +30,6 @@ def print_history(
             if first and update.outcome is UpdateOutcome.DIVERGES:
                 break
     print(json.dumps(plain_summary(total)) if as_json else summary(total))
+    if total.verdict is Verdict.UNVERIFIED:
+        print(why_no_pass(total), file=sys.stderr)
     return total.verdict

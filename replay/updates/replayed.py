@@ -94,10 +94,17 @@ class Total:
     committed: int = 0
     outcomes: Counter[UpdateOutcome] = field(default_factory=Counter)
     undecided: list[Bounds] = field(default_factory=list)
+    reasons: Counter[NotWritten] = field(default_factory=Counter)
+    """Why updates were not replayed."""
 
     def began(self, history: ReplayedHistory) -> None:
         self.committed += history.committed
         self.undecided += [] if history.undecided is None else [history.undecided]
+
+    def took(self, update: ReplayedUpdate) -> None:
+        self.outcomes[update.outcome] += 1
+        if update.outcome is UpdateOutcome.NOT_REPLAYED:
+            self.reasons.update({problem.reason for problem in update.problems})
 
     @property
     def verdict(self) -> Verdict:

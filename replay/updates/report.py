@@ -37,6 +37,19 @@ def summary(total: Total) -> str:
     return f"{total.verdict}: {plural(total.committed, 'committed update')}{stopped}{counts and ': '}{counts}{left}"
 
 
+def why_no_pass(total: Total) -> str:
+    """Why nothing differs, and it is not a pass all the same: exit code 4 alone leaves that to be guessed."""
+    if not total.committed:
+        return "nothing was committed there, so nothing is verified, which is no pass: is it the run that is meant?"
+    reasons = sorted(total.reasons.items())
+    told = [f"{plural(count, 'update')} {reason} ({MEANING[reason].rstrip('.')})" for reason, count in reasons]
+    if total.outcomes[UpdateOutcome.UNVERIFIED]:
+        told.append(f"{plural(total.outcomes[UpdateOutcome.UNVERIFIED], 'update')} with stages that nothing verifies")
+    if not told:
+        return "no update that stands has optimizer steps, so nothing is verified, which is no pass"
+    return f"nothing differs, but not all could be verified, which is no pass: {'; '.join(told)}"
+
+
 def plain_summary(total: Total) -> dict[str, Any]:
     """The last line, for scripts."""
     return {

@@ -158,6 +158,7 @@ def test_a_terminal_from_before_the_broker_to_after_its_restart(tmp_path: Path) 
         (lambda shown: shown.process.send_signal(signal.SIGINT), 130),
         (lambda shown: shown.process.send_signal(signal.SIGTERM), -signal.SIGTERM),
         (lambda shown: shown.process.send_signal(signal.SIGHUP), -signal.SIGHUP),
+        (lambda shown: shown.process.send_signal(signal.SIGQUIT), -signal.SIGQUIT),
     ],
 )
 def test_however_it_ends_the_terminal_is_in_order(ends: Callable[[Terminal], None], code: int) -> None:

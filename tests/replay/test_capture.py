@@ -137,6 +137,12 @@ PLACES = [
 ]
 
 
+@pytest.mark.parametrize("number", [2, "0,1"])
+def test_ranks_are_a_list(number: Any) -> None:
+    with pytest.raises(BadInput, match="is one, and no list: give the ranks that record, such as range"):
+        Place(expected_ranks=number)
+
+
 @pytest.mark.parametrize(("place", "records"), PLACES)
 def test_only_expected_ranks_of_the_last_pipeline_stage_record(tmp_path: Path, place: Place, records: bool) -> None:
     with capture(tmp_path, place=place) as made:

@@ -177,9 +177,13 @@ def test_without_payloads_in_the_file_nothing_is_verified(tmp_path: Path, capsys
     ranges = [OffsetRange(topic, 0) for topic in (LIFECYCLE, DECISIONS)]
     file = str(export(story.log, SETTINGS, ranges, tmp_path / "run.avro").path)
     assert rollbook(["replay", file]) == 4
-    told = capsys.readouterr().out
-    assert told.count("payload_gone: A payload is not retained any more. payload topic t.payloads is not in") == 3
-    assert told.splitlines()[-1] == "unverified: 3 committed updates: 3 not replayed"
+    told = capsys.readouterr()
+    assert told.out.count("payload_gone: A payload is not retained any more. payload topic t.payloads is not in") == 3
+    assert told.out.splitlines()[-1] == "unverified: 3 committed updates: 3 not replayed"
+    assert told.err == (
+        "nothing differs, but not all could be verified, which is no pass: 3 updates payload_gone (A payload is not "
+        "retained any more)\n"
+    )
 
 
 def test_what_is_only_recorded_is_no_pass_and_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
