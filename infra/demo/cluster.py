@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.broker.daemon import start_daemon
 from rollbook.infra.broker.files import broker_files
-from rollbook.infra.demo.folder import RunFolder
+from rollbook.infra.demo.processes.folder import RunFolder
 from rollbook.infra.settings import FILE_VARIABLE, SERVERS_VARIABLE, Settings, variable_for
 from rollbook.infra.topics.topics import create_topics
 from rollbook.schemas.errors import BadInput

@@ -13,14 +13,14 @@ from rich.console import Console
 from rollbook.infra.broker.config import unusable_in
 from rollbook.infra.demo.cluster import Cluster, demo_cluster, fetch_files, keep_running
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.faults import planned_faults
-from rollbook.infra.demo.feed import Feed
-from rollbook.infra.demo.figures import Figures, FiguresWatch, figures
-from rollbook.infra.demo.folder import PATIENCE_S, Plan, RunFolder
 from rollbook.infra.demo.interrupt import Interrupt
-from rollbook.infra.demo.processes import Processes, python
-from rollbook.infra.demo.progress import Display
-from rollbook.infra.demo.topics import last_freshness, watch_again
+from rollbook.infra.demo.processes.ends import Processes, python
+from rollbook.infra.demo.processes.faults import planned_faults
+from rollbook.infra.demo.processes.folder import PATIENCE_S, Plan, RunFolder
+from rollbook.infra.demo.telling.feed import Feed
+from rollbook.infra.demo.telling.figures import Figures, FiguresWatch, figures
+from rollbook.infra.demo.telling.progress import Display
+from rollbook.infra.demo.telling.topics import last_freshness, watch_again
 from rollbook.infra.settings import Settings
 from rollbook.producers import current_epoch
 from rollbook.replay.engine.chain import replay_chain
@@ -140,11 +140,11 @@ def _new_folder(path: Path, plan: Plan) -> RunFolder:
 
 
 def _trainer(folder: RunFolder, *arguments: str) -> list[str]:
-    return python("rollbook.infra.demo.trainer", str(folder.path), *arguments)
+    return python("rollbook.infra.demo.processes.trainer", str(folder.path), *arguments)
 
 
 def _worker(folder: RunFolder, index: int) -> list[str]:
-    return python("rollbook.infra.demo.worker", str(folder.path), str(index))
+    return python("rollbook.infra.demo.processes.worker", str(folder.path), str(index))
 
 
 def _rollbook(settings: Settings, *arguments: str) -> list[str]:

@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from rollbook.infra.demo.config import EVAL_MARGIN
-from rollbook.infra.demo.faults import planned_faults
-from rollbook.infra.demo.rollback import RolledBack
+from rollbook.infra.demo.processes.faults import planned_faults
 from rollbook.infra.demo.run import DemoResult
+from rollbook.infra.demo.telling.rollback import RolledBack
 from rollbook.infra.settings import DEFAULT_TOPIC_PREFIX
 
 _MEANING = {

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from rollbook.infra.demo.model import use_one_thread
-from rollbook.infra.demo.simulate import SimulationResult
+from rollbook.infra.demo.learning.model import use_one_thread
+from rollbook.infra.demo.learning.simulate import SimulationResult
 from rollbook.tests.demo.finished import FinishedDemo, once
 from rollbook.tests.demo.runs import run_of
 

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.records import RowRecord, StepRecord
+from rollbook.infra.demo.learning.records import RowRecord, StepRecord
 
 Array = npt.NDArray[np.float32]
 TERMS = ("loss", "pg_loss", "entropy_loss", "pg_clipfrac", "ppo_kl")

@@ -5,7 +5,7 @@ They came of `torch.optim.Adam([parameter], lr=1e-2, betas=(0.9, 0.95))` with th
 
 import torch
 
-from rollbook.infra.demo.adam import Adam
+from rollbook.infra.demo.learning.adam import Adam
 
 START = [0.5, -1.25, 2.0, 0.0]
 GRADIENTS = [[0.3, -2.0, 1e-4, 5.0], [-0.1, 1.5, 2e-4, -5.0], [0.7, 0.25, -3e-5, 1e-3]]

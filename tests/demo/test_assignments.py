@@ -2,10 +2,10 @@
 
 from collections import Counter
 
-from rollbook.infra.demo.assignments import assignments_until
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.faults import planned_faults
-from rollbook.infra.demo.schedule import episodes_due_at
+from rollbook.infra.demo.learning.schedule import episodes_due_at
+from rollbook.infra.demo.processes.assignments import assignments_until
+from rollbook.infra.demo.processes.faults import planned_faults
 from rollbook.schemas.records.rollout import Purpose
 
 CONFIG = DemoConfig()

@@ -6,7 +6,7 @@ import pytest
 
 from rollbook.infra.broker.ports import free_port
 from rollbook.infra.cli import run
-from rollbook.infra.demo.folder import RunFolder
+from rollbook.infra.demo.processes.folder import RunFolder
 from rollbook.infra.settings import Settings
 
 SECRET = "hunter2"

@@ -15,8 +15,8 @@ from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.broker.daemon import stop_daemon
 from rollbook.infra.demo.cluster import Cluster, keep_running
 from rollbook.infra.demo.config import EVAL_MARGIN, DemoConfig
-from rollbook.infra.demo.folder import RunFolder
-from rollbook.infra.demo.schedule import episodes_due_at
+from rollbook.infra.demo.learning.schedule import episodes_due_at
+from rollbook.infra.demo.processes.folder import RunFolder
 from rollbook.infra.settings import Settings
 from rollbook.infra.topics.topics import check_topics, create_topics
 from rollbook.processors.ledger.fold import Ledger, SourceRecord

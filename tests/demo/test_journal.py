@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.folder import Release
-from rollbook.infra.demo.journal import Attempt, Journal, Stage
-from rollbook.infra.demo.schedule import episodes_due_at
-from rollbook.infra.demo.task import train_prompt
-from rollbook.infra.demo.worker import DemoWorker
+from rollbook.infra.demo.learning.schedule import episodes_due_at
+from rollbook.infra.demo.learning.task import train_prompt
+from rollbook.infra.demo.processes.folder import Release
+from rollbook.infra.demo.processes.journal import Attempt, Journal, Stage
+from rollbook.infra.demo.processes.worker import DemoWorker
 from rollbook.producers import new_id, new_identity
 from rollbook.schemas.records.common import PolicyRef
 

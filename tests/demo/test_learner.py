@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.learner import Learner
-from rollbook.infra.demo.loss import RowTensors, row_terms
-from rollbook.infra.demo.model import new_model
-from rollbook.infra.demo.plan import group_advantages, plan_update
-from rollbook.infra.demo.records import TrainingGroup
-from rollbook.infra.demo.simulate import generate_group
-from rollbook.infra.demo.task import train_prompt
-from rollbook.infra.demo.weights import load_tensors, save_tensors
+from rollbook.infra.demo.learning.learner import Learner
+from rollbook.infra.demo.learning.loss import RowTensors, row_terms
+from rollbook.infra.demo.learning.model import new_model
+from rollbook.infra.demo.learning.plan import group_advantages, plan_update
+from rollbook.infra.demo.learning.records import TrainingGroup
+from rollbook.infra.demo.learning.simulate import generate_group
+from rollbook.infra.demo.learning.task import train_prompt
+from rollbook.infra.demo.learning.weights import load_tensors, save_tensors
 from rollbook.schemas.errors import BadInput
 
 CONFIG = DemoConfig(learning_rate=1e-2)

@@ -5,8 +5,8 @@ import numpy.typing as npt
 import pytest
 
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.records import PolicyTerms, StepRecord
-from rollbook.infra.demo.simulate import SimulationResult
+from rollbook.infra.demo.learning.records import PolicyTerms, StepRecord
+from rollbook.infra.demo.learning.simulate import SimulationResult
 from rollbook.tests.demo import recompute
 
 ATOL, RTOL = 1e-6, 1e-5

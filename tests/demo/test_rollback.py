@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.folder import RunFolder
-from rollbook.infra.demo.learner import Learner
-from rollbook.infra.demo.plan import PlannedRow, StepPlan
-from rollbook.infra.demo.records import TrainingRow
-from rollbook.infra.demo.weights import WeightsFile, load_weights, save_weights
+from rollbook.infra.demo.learning.learner import Learner
+from rollbook.infra.demo.learning.plan import PlannedRow, StepPlan
+from rollbook.infra.demo.learning.records import TrainingRow
+from rollbook.infra.demo.learning.weights import WeightsFile, load_weights, save_weights
+from rollbook.infra.demo.processes.folder import RunFolder
 from rollbook.processors.lifecycle import TRANSITIONS
 from rollbook.producers.reading.fetch import Fetcher
 from rollbook.producers.reading.loading import LoadedTrajectory, load_trajectories

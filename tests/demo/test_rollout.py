@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.model import TinyTransformer, log_probs_of, new_model
-from rollbook.infra.demo.rollout import FinishReason, sample_group
-from rollbook.infra.demo.task import END, train_prompt
+from rollbook.infra.demo.learning.model import TinyTransformer, log_probs_of, new_model
+from rollbook.infra.demo.learning.rollout import FinishReason, sample_group
+from rollbook.infra.demo.learning.task import END, train_prompt
 
 CONFIG = DemoConfig()
 PROMPTS = [train_prompt(CONFIG, row) for row in range(20)]

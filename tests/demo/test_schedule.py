@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.schedule import episodes_due_at, episodes_started_at
+from rollbook.infra.demo.learning.schedule import episodes_due_at, episodes_started_at
 
 CONFIG = DemoConfig()
 

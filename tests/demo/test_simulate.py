@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rollbook.infra.demo.config import EVAL_MARGIN, DemoConfig
-from rollbook.infra.demo.simulate import SimulationResult, simulate
+from rollbook.infra.demo.learning.simulate import SimulationResult, simulate
 from rollbook.tests.demo.runs import run_of
 
 CONFIG = DemoConfig()

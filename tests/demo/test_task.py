@@ -5,7 +5,15 @@ import random
 import pytest
 
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.task import END, SEPARATOR, Prompt, eval_prompts, reward_of, sloppy_demonstration, train_prompt
+from rollbook.infra.demo.learning.task import (
+    END,
+    SEPARATOR,
+    Prompt,
+    eval_prompts,
+    reward_of,
+    sloppy_demonstration,
+    train_prompt,
+)
 from rollbook.schemas.errors import BadInput
 
 CONFIG = DemoConfig()

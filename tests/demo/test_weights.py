@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.model import new_model
-from rollbook.infra.demo.weights import WeightsFile, load_weights, save_weights
+from rollbook.infra.demo.learning.model import new_model
+from rollbook.infra.demo.learning.weights import WeightsFile, load_weights, save_weights
 from rollbook.schemas.errors import EnvironmentFault
 
 CONFIG = DemoConfig()

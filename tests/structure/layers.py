@@ -15,7 +15,7 @@ ALLOWED = {
 }
 
 # A folder is one layer with all its modules; of the folders in OPEN each module is a layer of its own.
-OPEN = (*(f"rollbook.{part}" for part in ALLOWED), "rollbook.processors.dashboard")
+OPEN = (*(f"rollbook.{part}" for part in ALLOWED), "rollbook.processors.dashboard", "rollbook.infra.demo")
 LAYERS = {
     "schemas": (
         "text", "errors", "partition", "writing", "types", "records", "digests", "payload_io", "registry", "avro_types",
@@ -38,7 +38,8 @@ LAYERS = {
     ),
     "infra": (
         "settings", "output", "outcome", "lazy", "mounts", "cli", "topics", "broker", "dead_letters", "looking",
-        "watching", "monitoring", "demo", "doctor", "commands", "reference",
+        "watching", "monitoring", "demo.config", "demo.learning", "demo.processes", "demo.telling", "demo.cluster",
+        "demo.interrupt", "demo.run", "demo.summary", "demo.table", "doctor", "commands", "reference",
     ),
 }  # fmt: skip
 

@@ -4,10 +4,10 @@ import random
 
 import torch
 
-from rollbook.infra.demo.adam import Adam
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.model import TinyTransformer, TokenSequence, batch_log_probs, new_model
-from rollbook.infra.demo.task import sloppy_demonstration, train_prompt
+from rollbook.infra.demo.learning.adam import Adam
+from rollbook.infra.demo.learning.model import TinyTransformer, TokenSequence, batch_log_probs, new_model
+from rollbook.infra.demo.learning.task import sloppy_demonstration, train_prompt
 
 # Rows that no rollout reaches, so that the policy is not trained by GRPO on what it imitated.
 _FIRST_ROW = 1_000_000

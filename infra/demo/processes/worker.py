@@ -1,6 +1,6 @@
 """A rollout worker as a process: it serves each new policy, generates groups, has them rewarded, and publishes it all.
 
-    python -m rollbook.infra.demo.worker FOLDER INDEX
+    python -m rollbook.infra.demo.processes.worker FOLDER INDEX
 
 It stands for any rollout system: everything the ledger asks of one is in the calls of `RolloutWorker` and
 `RewardService` below.
@@ -11,16 +11,16 @@ import inspect
 from dataclasses import dataclass
 from importlib.metadata import version as version_of
 
-from rollbook.infra.demo.assignments import Assignment, assignments_until
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.faults import planned_faults
-from rollbook.infra.demo.folder import PATIENCE_S, Release, RunFolder
-from rollbook.infra.demo.journal import Attempt, Journal, Stage
-from rollbook.infra.demo.model import TinyTransformer, use_one_thread
-from rollbook.infra.demo.processes import run_as_process
-from rollbook.infra.demo.rollout import Response, sample_group
-from rollbook.infra.demo.task import reward_of
-from rollbook.infra.demo.weights import WeightsFile, load_weights
+from rollbook.infra.demo.learning.model import TinyTransformer, use_one_thread
+from rollbook.infra.demo.learning.rollout import Response, sample_group
+from rollbook.infra.demo.learning.task import reward_of
+from rollbook.infra.demo.learning.weights import WeightsFile, load_weights
+from rollbook.infra.demo.processes.assignments import Assignment, assignments_until
+from rollbook.infra.demo.processes.ends import run_as_process
+from rollbook.infra.demo.processes.faults import planned_faults
+from rollbook.infra.demo.processes.folder import PATIENCE_S, Release, RunFolder
+from rollbook.infra.demo.processes.journal import Attempt, Journal, Stage
 from rollbook.producers import Reward, RewardService, RolloutWorker, SegmentArrays, new_id, new_identity
 from rollbook.schemas.errors import EnvironmentFault
 from rollbook.schemas.records.common import PolicyRef, TrajectoryIdentity

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.records import PolicyTerms
+from rollbook.infra.demo.learning.records import PolicyTerms
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.schedule import Episode, episodes_started_at
-from rollbook.infra.demo.task import Prompt, eval_prompts, train_prompt
+from rollbook.infra.demo.learning.schedule import Episode, episodes_started_at
+from rollbook.infra.demo.learning.task import Prompt, eval_prompts, train_prompt
 from rollbook.schemas.records.rollout import Purpose
 
 

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rollbook.infra.demo.rollback import FORGOTTEN, RollBacks, RolledBack
+from rollbook.infra.demo.telling.rollback import FORGOTTEN, RollBacks, RolledBack
 from rollbook.infra.looking.refold import Step
 from rollbook.processors.ledger.store import Run
 from rollbook.schemas.records.common import Lifecycle

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.model import TinyTransformer
+from rollbook.infra.demo.learning.model import TinyTransformer
 from rollbook.schemas.errors import EnvironmentFault
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from rollbook.infra.demo.config import KL_LOSS_TYPE, DemoConfig
-from rollbook.infra.demo.records import PolicyTerms, StepRecord
+from rollbook.infra.demo.learning.records import PolicyTerms, StepRecord
 from rollbook.producers import RowArrays, StepArrays
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.payload import ArrayName, Cohort, CohortMember, GrpoConfig, Kernel, OldSource

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.task import END, VOCABULARY_SIZE
+from rollbook.infra.demo.learning.task import END, VOCABULARY_SIZE
 
 
 def use_one_thread() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from rollbook.infra.broker.process import start_attached
-from rollbook.infra.demo.folder import RunFolder
+from rollbook.infra.demo.processes.folder import RunFolder
 from rollbook.schemas.errors import EnvironmentFault, RollbookError
 
 _STOP_S = 20.0

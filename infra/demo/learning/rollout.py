@@ -8,9 +8,9 @@ import torch
 from torch.nn import functional
 
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.model import TinyTransformer
-from rollbook.infra.demo.records import FloatArray
-from rollbook.infra.demo.task import END, Prompt
+from rollbook.infra.demo.learning.model import TinyTransformer
+from rollbook.infra.demo.learning.records import FloatArray
+from rollbook.infra.demo.learning.task import END, Prompt
 
 
 class FinishReason(StrEnum):

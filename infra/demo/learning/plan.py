@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.records import FloatArray, TrainingGroup, TrainingRow
+from rollbook.infra.demo.learning.records import FloatArray, TrainingGroup, TrainingRow
 from rollbook.schemas.errors import BadInput
 
 STD_EPSILON = 1e-6

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.learner import Learner
-from rollbook.infra.demo.model import TinyTransformer
-from rollbook.infra.demo.plan import plan_update
-from rollbook.infra.demo.records import StepRecord, TrainingGroup, TrainingRow
-from rollbook.infra.demo.rollout import sample_group
-from rollbook.infra.demo.schedule import Episode, episodes_started_at
-from rollbook.infra.demo.task import Prompt, eval_prompts, reward_of, train_prompt
-from rollbook.infra.demo.warmup import initial_policy
+from rollbook.infra.demo.learning.learner import Learner
+from rollbook.infra.demo.learning.model import TinyTransformer
+from rollbook.infra.demo.learning.plan import plan_update
+from rollbook.infra.demo.learning.records import StepRecord, TrainingGroup, TrainingRow
+from rollbook.infra.demo.learning.rollout import sample_group
+from rollbook.infra.demo.learning.schedule import Episode, episodes_started_at
+from rollbook.infra.demo.learning.task import Prompt, eval_prompts, reward_of, train_prompt
+from rollbook.infra.demo.learning.warmup import initial_policy
 from rollbook.processors import assess_policy_compatibility
 from rollbook.processors.rules import Assessment
 

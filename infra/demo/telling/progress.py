@@ -8,7 +8,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.schedule import episodes_due_at
+from rollbook.infra.demo.learning.schedule import episodes_due_at
 from rollbook.processors.ledger.verdict import UPDATES_ROLLED_BACK
 from rollbook.schemas.records.decision import Decision, Outcome
 

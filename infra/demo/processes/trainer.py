@@ -1,6 +1,6 @@
 """The trainer as a process, with the weight coordinator in it: claim, admit, train, commit, then the next policy.
 
-    python -m rollbook.infra.demo.trainer FOLDER [EPOCH]
+    python -m rollbook.infra.demo.processes.trainer FOLDER [EPOCH]
 
 With the epoch that the learner is in, it follows a trainer that died, and goes on from the last checkpoint.
 It stands for any trainer: everything the ledger asks of one is in the calls of `Trainer`, `Update` and `Coordinator`
@@ -14,19 +14,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from rollbook.infra.demo.checkpoint import load_checkpoint, save_checkpoint
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.faults import planned_faults
-from rollbook.infra.demo.folder import PATIENCE_S, Plan, Release, RunFolder, SavedCheckpoint
-from rollbook.infra.demo.learner import Learner
-from rollbook.infra.demo.model import TinyTransformer, use_one_thread
-from rollbook.infra.demo.plan import plan_update
-from rollbook.infra.demo.processes import run_as_process
-from rollbook.infra.demo.recording import step_arrays
-from rollbook.infra.demo.records import TrainingGroup, TrainingRow
-from rollbook.infra.demo.waiting import Waiting
-from rollbook.infra.demo.warmup import initial_policy
-from rollbook.infra.demo.weights import save_weights
+from rollbook.infra.demo.learning.learner import Learner
+from rollbook.infra.demo.learning.model import TinyTransformer, use_one_thread
+from rollbook.infra.demo.learning.plan import plan_update
+from rollbook.infra.demo.learning.recording import step_arrays
+from rollbook.infra.demo.learning.records import TrainingGroup, TrainingRow
+from rollbook.infra.demo.learning.warmup import initial_policy
+from rollbook.infra.demo.learning.weights import save_weights
+from rollbook.infra.demo.processes.checkpoint import load_checkpoint, save_checkpoint
+from rollbook.infra.demo.processes.ends import run_as_process
+from rollbook.infra.demo.processes.faults import planned_faults
+from rollbook.infra.demo.processes.folder import PATIENCE_S, Plan, Release, RunFolder, SavedCheckpoint
+from rollbook.infra.demo.processes.waiting import Waiting
 from rollbook.producers import Coordinator, LoadedTrajectory, NothingTaken, Refused, Trainer, Update
 from rollbook.schemas.errors import EnvironmentFault
 from rollbook.schemas.records.common import PolicyRef

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rollbook.infra.demo.adam import Adam
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.loss import RowTensors, low_var_kl, policy_terms, row_terms
-from rollbook.infra.demo.model import TinyTransformer, TokenSequence, batch_log_probs
-from rollbook.infra.demo.plan import PlannedRow, StepPlan
-from rollbook.infra.demo.records import FloatArray, RowRecord, StepRecord, TrainingRow
+from rollbook.infra.demo.learning.adam import Adam
+from rollbook.infra.demo.learning.loss import RowTensors, low_var_kl, policy_terms, row_terms
+from rollbook.infra.demo.learning.model import TinyTransformer, TokenSequence, batch_log_probs
+from rollbook.infra.demo.learning.plan import PlannedRow, StepPlan
+from rollbook.infra.demo.learning.records import FloatArray, RowRecord, StepRecord, TrainingRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """A trainer's checkpoints: weights and optimizer in a file, whose id and digest the ledger knows."""
 
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.folder import Release, RunFolder, SavedCheckpoint
-from rollbook.infra.demo.learner import Learner
-from rollbook.infra.demo.weights import WeightsFile, load_tensors, load_weights, save_tensors
+from rollbook.infra.demo.learning.learner import Learner
+from rollbook.infra.demo.learning.weights import WeightsFile, load_tensors, load_weights, save_tensors
+from rollbook.infra.demo.processes.folder import Release, RunFolder, SavedCheckpoint
 from rollbook.producers import Trainer
 from rollbook.schemas.records.update import Checkpoint
 
