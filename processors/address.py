@@ -62,8 +62,8 @@ class Address:
 
 def _remedy(text: str, usual: int) -> str:
     """Where it is a host alone, as many write it, its port is what is missing."""
-    try:
-        host = ipaddress.ip_address(text.removeprefix("[").removesuffix("]"))
+    try:  # without a zone, in which anything may stand
+        host = ipaddress.ip_address(text.removeprefix("[").removesuffix("]").partition("%")[0])
     except ValueError:
         if not text.isascii() or not text.replace(".", "").replace("-", "").isalnum() or text.isdigit():
             return f"use for example 127.0.0.1:{usual} or [::1]:{usual}"

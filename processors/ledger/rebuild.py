@@ -48,7 +48,7 @@ class Rebuild:
                 run_id, kind, name = parse_key(key)
                 if kind != POSITION and self._run_id in (None, run_id):
                     restore_row(ledger.run(run_id), kind, name, value)
-            except (ValueError, BadInput) as problem:
+            except (ValueError, LookupError, BadInput) as problem:  # one that no fold has written, of a forged seal
                 raise BadInput(
                     f"{key[:200]!r} is no record of the ledger ({problem}): is this rollbook older than who wrote it?"
                 ) from None
