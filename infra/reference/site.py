@@ -53,15 +53,14 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return f"[{link['text']}]({posixpath.relpath(BESIDE[name], folder or '.')}{heading})"
         return f"{link['text']} (`{name}`)" if link["text"].strip("`") != name else link["text"]
 
-    return _drawn(_outside_of_code(markdown, onto_site))
+    return _outside_of_code(markdown, onto_site)
 
 
-def _drawn(markdown: str) -> str:
-    """Pictures of the tables as part of the page, where they follow its palette."""
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Pictures of the tables become part of the page, where they follow its palette."""
     for name, picture in pictures().items():
-        shown = rf"!\[[^\]]*\]\([\w./]*images/{re.escape(name)}\)"
-        markdown = re.sub(shown, picture.strip().replace("\\", r"\\"), markdown)
-    return markdown
+        html = re.sub(rf'<img [^>]*images/{re.escape(name)}"[^>]*>', picture.strip(), html)
+    return html
 
 
 def _moved_in(text: str) -> str:
