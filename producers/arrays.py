@@ -10,9 +10,12 @@ import numpy.typing as npt
 
 from rollbook.schemas.codec import ContractViolation
 from rollbook.schemas.digests import FloatArray, IntArray, Mask
+from rollbook.schemas.types import called
 
 Number: TypeAlias = float | np.floating[Any] | np.integer[Any]
 """What callers have at hand: Python's numbers or numpy's."""
+
+Whole: TypeAlias = int | np.integer[Any]
 
 _INT32 = np.iinfo(np.int32)
 
@@ -81,15 +84,27 @@ def active_reals(field: Field, values: npt.ArrayLike, mask: Mask) -> FloatArray:
 
 
 def _one_dimensional(field: Field, values: npt.ArrayLike) -> npt.NDArray[np.generic]:
+    if values is None or isinstance(values, str | bytes):
+        raise field.violation(f"it is {called(values)}, and must be a flat list or array of numbers")
     try:
-        array = np.asarray(values)
-    except ValueError:
-        raise field.violation("it must be a flat array of numbers") from None
+        array = np.asarray(_on_the_host(values))
+    except (ValueError, TypeError, RuntimeError):  # ragged; or of another library, which says why in many lines
+        raise field.violation(f"it is {called(values)} that numpy takes for no flat array of numbers") from None
     if array.ndim != 1:
         raise field.violation(f"its shape is {array.shape}, it must be flat")
     return array
 
 
+def _on_the_host(values: Any) -> Any:
+    """A tensor as what numpy takes: without its gradient, off its device, and wider where numpy has no such type."""
+    if not hasattr(values, "detach"):
+        return values
+    tensor = values.detach().cpu()
+    return tensor.float() if "bfloat16" in str(tensor.dtype) or "float8" in str(tensor.dtype) else tensor
+
+
 def real(value: object) -> object:
-    """A number of numpy's as Python's, which the contract is strict about."""
-    return value.item() if isinstance(value, np.generic) else value
+    """A number of numpy's or a tensor of one as Python's, which the contract is strict about."""
+    if isinstance(value, np.generic) or (getattr(value, "shape", None) == () and hasattr(value, "item")):
+        return value.item()
+    return value

@@ -4,6 +4,7 @@ import secrets
 import time
 import uuid
 
+from rollbook.producers.arrays import Whole, real
 from rollbook.schemas.records.common import TrajectoryIdentity
 
 
@@ -20,8 +21,8 @@ def new_id() -> str:
     return str(uuid.UUID(int=value))
 
 
-def new_identity(group_id: str, sample_index: int, group_expected: int) -> TrajectoryIdentity:
+def new_identity(group_id: str, sample_index: Whole, group_expected: Whole) -> TrajectoryIdentity:
     """A fresh trajectory of a group: one an attempt, so a retried generation takes a new one."""
     return TrajectoryIdentity(
-        trajectory_id=new_id(), group_id=group_id, sample_index=sample_index, group_expected=group_expected
+        trajectory_id=new_id(), group_id=group_id, sample_index=real(sample_index), group_expected=real(group_expected)
     )

@@ -42,11 +42,22 @@ class ContractViolation(BadInput):
         super().__init__(f"{record_type}: field {field}: {problem}; correct the field and send the event again")
 
 
+def called(value: Any) -> str:
+    """A value's kind in an error, without its content."""
+    kind = type(value)
+    if value is None:
+        return "None"
+    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    return f"an {name}" if name[0] in "aeiou" else f"a {name}"
+
+
 def violation(model: type[BaseModel], error: ValidationError) -> ContractViolation:
     """The first thing that pydantic found wrong, on one line."""
-    first = error.errors(include_url=False, include_input=False)[0]
+    first = error.errors(include_url=False)[0]
     field = ".".join(str(place) for place in first["loc"])
     problem = first["msg"].removeprefix("Value error, ")
+    if first["type"].endswith("_type"):  # its kind, and never its content
+        problem += f", and not {called(first['input'])}"
     if first["type"] == "value_error" and ": " in problem:  # our own validators name the field first
         named, problem = problem.split(": ", 1)
         field = f"{field}.{named}" if field else named

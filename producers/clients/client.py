@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from rollbook.infra.settings import Settings
+from rollbook.producers import given
 from rollbook.producers.errors import DecisionTimeout, DeliveryFailed, QueueFull, error_of
 from rollbook.producers.identity import new_id, now_ms
 from rollbook.producers.reading.decisions import DecisionReader
@@ -19,6 +20,7 @@ from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.common import Header, Lifecycle, Source, SourceKind
 from rollbook.schemas.records.decision import Decision
 from rollbook.schemas.records.reward import Discarded, DiscardReason
+from rollbook.schemas.types import called
 
 _LOG = logging.getLogger("rollbook.producers")
 _SHORTEST_S, _LONGEST_S = 0.01, 1_000_000.0
@@ -70,9 +72,11 @@ class Client:
         commands: bool,
         verdicts: Verdicts | None = None,
     ) -> None:
-        self._settings = settings
+        self._settings = given.settings(settings)
         self._run_id = run_id
         self._source = source
+        if options is not None and not isinstance(options, Options):
+            raise BadInput(f"options is {called(options)}, and must be an Options: give Options(...)")
         self._options = options or Options()
         self._redaction = self._options.redaction
         check_identifiers(self._header())  # a bad name or run id is refused before anything is opened
@@ -115,7 +119,8 @@ class Client:
     def discarded(self, trajectory_ids: tuple[str, ...] | list[str], reason: DiscardReason, *, text: str = "") -> None:
         """Publish that trajectories are filtered out, which is neither a failure nor a refusal."""
         text = self._redaction.text(text)
-        self._publish(Discarded(header=self._header(), trajectory_ids=tuple(trajectory_ids), reason=reason, text=text))
+        ids = given.listed(trajectory_ids, "Discarded", "trajectory_ids")
+        self._publish(Discarded(header=self._header(), trajectory_ids=ids, reason=reason, text=text))
 
     def flush(self, deadline_s: float) -> int:
         """Wait until all that was published has arrived; returns how many events are still on their way.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.fold_version import FOLD_VERSION
 from rollbook.processors.reasons import Reason
+from rollbook.producers import given
 from rollbook.producers.clients.client import Client, Options
 from rollbook.producers.clients.reports import Reports
 from rollbook.producers.errors import Refused
@@ -83,10 +84,15 @@ class Coordinator(Client):
                 partition_count=self._connection.partitions(Topic.LIFECYCLE),
                 enforcement=enforcement,
                 admission=admission,
-                required_workers=tuple(required_workers),
-                initial_policy=self._redaction.initial_policy(initial_policy),
-                pinned_contracts=tuple(pinned_contracts),
-                pinned_rewards=tuple(self._redaction.rule(rule) for rule in pinned_rewards),
+                required_workers=given.listed(required_workers, "RunConfigured", "required_workers"),
+                initial_policy=self._redaction.initial_policy(
+                    given.a(InitialPolicy, initial_policy, "RunConfigured", "initial_policy")
+                ),
+                pinned_contracts=given.listed(pinned_contracts, "RunConfigured", "pinned_contracts"),
+                pinned_rewards=tuple(
+                    self._redaction.rule(given.a(RewardIdentity, rule, "RunConfigured", "pinned_rewards"))
+                    for rule in given.listed(pinned_rewards, "RunConfigured", "pinned_rewards")
+                ),
                 unpinned=unpinned,
                 **limits,
             )
@@ -109,10 +115,10 @@ class Coordinator(Client):
                 header=self._header(),
                 version=version,
                 label=self._redaction.name(label),
-                artifact=self._redaction.artifact(artifact),
+                artifact=self._redaction.artifact(given.a(Artifact, artifact, "PolicyPrepared", "artifact")),
                 parent_version=parent_version,
                 rollback_of=rollback_of,
-                update_ids=tuple(update_ids),
+                update_ids=given.listed(update_ids, "PolicyPrepared", "update_ids"),
                 committed=committed,
             )
         )
@@ -176,7 +182,8 @@ class Coordinator(Client):
     def quarantine(self, trajectory_ids: Sequence[str], reason: str) -> Decision:
         """Take trajectories out of use, for good. Raises Refused when none of them could be."""
         reason = self._redaction.name(reason)
-        return self._command(Quarantine(header=self._header(), trajectory_ids=tuple(trajectory_ids), reason=reason))
+        ids = given.listed(trajectory_ids, "Quarantine", "trajectory_ids")
+        return self._command(Quarantine(header=self._header(), trajectory_ids=ids, reason=reason))
 
     def close_run(self, *, text: str = "") -> Decision:
         """End the run: its open updates are aborted, its trajectories forgotten, every later record is refused."""

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rollbook.infra.settings import Settings
+from rollbook.producers import given
 from rollbook.producers.arrays import Field, Number, active_reals, real
 from rollbook.producers.clients.client import Client, Options
 from rollbook.producers.sending.outbox import PayloadBytes
@@ -42,7 +43,7 @@ class RewardService(Client):
     ) -> None:
         source = Source(kind=SourceKind.REWARD_SERVICE, id=service_id)
         super().__init__(settings, run_id, source, options, commands=False)
-        self._rule = self._redaction.rule(rule)
+        self._rule = self._redaction.rule(given.a(RewardIdentity, rule, "RewardReady", "reward"))
         self._remote = remote
 
     def reward(

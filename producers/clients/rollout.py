@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from rollbook.infra.settings import Settings
+from rollbook.producers import given
 from rollbook.producers.clients.client import Client, Options
 from rollbook.producers.clients.reports import Reports
 from rollbook.producers.clients.segments import SegmentArrays, prepare_all
@@ -64,7 +65,11 @@ class RolloutWorker(Client):
         tokenizer, template = map(self._redaction.fingerprint, (tokenizer, template))
         engine = self._redaction.name(engine)
         digest = contract_hash(
-            tokenizer=tokenizer, template=template, engine=engine, sampling=sampling, deterministic=deterministic
+            tokenizer=tokenizer,
+            template=template,
+            engine=engine,
+            sampling=given.a(Sampling, sampling, "GenerationContract", "sampling"),
+            deterministic=deterministic,
         )
         self._publish(
             GenerationContract(
@@ -81,7 +86,7 @@ class RolloutWorker(Client):
 
     def dispatched(self, identity: TrajectoryIdentity, policy: PolicyRef, *, task: TaskSource) -> None:
         """Publish that a generation has begun, so that one that dies is visible. Optional."""
-        task = self._redaction.task(task)
+        task = self._redaction.task(given.a(TaskSource, task, "Dispatched", "task"))
         self._publish(
             Dispatched(header=self._header(), identity=identity, task=task, policy=policy, worker_id=self._worker_id)
         )
@@ -99,13 +104,13 @@ class RolloutWorker(Client):
         overrides: Mapping[str, str] | None = None,
     ) -> str:
         """Publish a whole trajectory, payloads first; returns its id. Raises ContractViolation naming the field."""
-        rows = prepare_all(segments)
+        rows = prepare_all(given.listed(segments, "Generated", "segments"))
         redaction = self._redaction
         record = Generated(
             header=self._header(),
             identity=identity,
             purpose=purpose,
-            task=redaction.task(task),
+            task=redaction.task(given.a(TaskSource, task, "Generated", "task")),
             contract_hash=contract_hash,
             overrides=redaction.named(
                 [NamedText(name=name, value=redaction.setting(value)) for name, value in (overrides or {}).items()]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from rollbook.producers import given
 from rollbook.producers.arrays import Field, active_reals, mask_array, token_ids
 from rollbook.producers.redaction.policy import Redaction
 from rollbook.schemas.codec import encode
@@ -90,6 +91,7 @@ def prepare_all(segments: Sequence[SegmentArrays]) -> list[PreparedSegment]:
     """The rows of a trajectory. Raises ContractViolation."""
     rows: list[PreparedSegment] = []
     for index, arrays in enumerate(segments):
+        given.a(SegmentArrays, arrays, "Generated", f"segments.{index}")
         follows_tools = any(row.follows_tools or row.by_tool.any() for row in rows)
         rows.append(replace(prepare(index, arrays), follows_tools=follows_tools))
     return rows
@@ -101,6 +103,10 @@ def prepare(index: int, arrays: SegmentArrays) -> PreparedSegment:
     prompt = token_ids(field / "prompt_ids", arrays.prompt_ids)
     response = token_ids(field / "response_ids", arrays.response_ids)
     length = len(response)
+    if not length:
+        raise (field / "response_ids").violation(
+            "it is empty: an attempt that gave no token is told by generation_failed"
+        )
     mask = (
         np.ones(length, np.bool_)
         if arrays.action_mask is None
@@ -110,7 +116,7 @@ def prepare(index: int, arrays: SegmentArrays) -> PreparedSegment:
     if (arrays.policy is None) == (not arrays.spans):
         raise (field / "spans").violation("give either spans or policy")
     spans = tuple(arrays.spans)
-    if arrays.policy is not None and length:
+    if arrays.policy is not None:
         spans = (Span(start=0, end=length, origin=Origin.MODEL, policy=arrays.policy),)
     _check_authorship(field / "action_mask", mask, spans)
     return PreparedSegment(index, prompt, response, mask, log_probs, spans)
