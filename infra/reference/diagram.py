@@ -11,8 +11,8 @@ from html import escape
 from rollbook.processors.lifecycle import NONE, TRANSITIONS
 from rollbook.schemas.records.ledger import TrajectoryStatus as S
 
-_WIDTH, _HEIGHT, _DOT = 116, 34, 7
-_COLUMN, _TOP, _LANE = 190, 96, 46
+_WIDTH, _HEIGHT, _DOT = 118, 36, 7
+_COLUMN, _TOP, _LANE = 196, 96, 46
 _PLACES = {
     NONE: (0, 0),
     S.DISPATCHED: (1, 0),
@@ -27,7 +27,7 @@ _FIRST_LANE = 3.1
 
 _STYLE = """
 .lifecycle { --ink: #1f2328; --soft: #6e7781; --paper: #ffffff; --line: #00796b; }
-.lifecycle { font: 13px sans-serif; max-width: 100%; }
+.lifecycle { font: 15px sans-serif; max-width: 100%; }
 @media (prefers-color-scheme: dark) {
   .lifecycle { --ink: #e6edf3; --soft: #9aa4ae; --paper: #161b22; --line: #4db6ac; }
 }
@@ -37,7 +37,7 @@ _STYLE = """
 .lifecycle path.stem { stroke: var(--soft); stroke-width: 1; marker-end: none; }
 .lifecycle circle.joint, .lifecycle marker path { fill: var(--line); stroke: none; }
 .lifecycle text { fill: var(--ink); text-anchor: middle; }
-.lifecycle text.event { fill: var(--soft); font-size: 11px; }
+.lifecycle text.event { fill: var(--soft); font-size: 13px; }
 .lifecycle text.event { stroke: var(--paper); stroke-width: 5px; paint-order: stroke; }
 """
 
@@ -119,7 +119,7 @@ def _between(arrow: Arrow) -> Iterator[str]:
     elif target.x > source.x and (columns == 1 or not _is_taken(source, target)):
         left, right = source.x + _half(arrow.source), target.x - _half(arrow.target)
         yield _path(arrow, f"M{left:g} {source.y:g} {right:g} {target.y:g}")
-        yield _event(Point((left + right) / 2 - 3, source.y - 6), arrow.label)
+        yield _event(Point((left + right) / 2 - 3, source.y - 8), arrow.label)
     else:
         lift, shift = 32 * columns, (10 if target.x > source.x else -10) * columns
         top = source.y - _HEIGHT / 2
@@ -143,7 +143,7 @@ def _lanes() -> Iterator[str]:
             joined.setdefault(one.source, []).append(Point(_at(one.source).x + _stem(one.source), line.y))
         titles = "".join(f"<title>{escape(str(one))}</title>" for one in into)
         yield f'<path d="M{first:g} {line.y:g} {line.x - _WIDTH / 2 - 16:g} {line.y:g}">{titles}</path>'
-        yield _event(Point(line.x - _WIDTH / 2 - 76, line.y - 5), into[0].label)
+        yield _event(Point(line.x - _WIDTH / 2 - 76, line.y - 8), into[0].label)
     for state, points in joined.items():
         top, bottom = _at(state).y + _depth(state), max(point.y for point in points)
         yield f'<path class="stem" d="M{points[0].x:g} {top:g} V{bottom:g}"/>'
@@ -163,7 +163,7 @@ def _states() -> Iterator[str]:
         width = _WIDTH if state in _PLACES else _WIDTH + 16
         left = at.x - width / 2 - (0 if state in _PLACES else 8)
         yield f'<rect x="{left:g}" y="{at.y - _HEIGHT / 2:g}" width="{width}" height="{_HEIGHT}" rx="6"/>'
-        yield f'<text x="{left + width / 2:g}" y="{at.y + 4.5:g}">{escape(state)}</text>'
+        yield f'<text x="{left + width / 2:g}" y="{at.y + 5:g}">{escape(state)}</text>'
 
 
 def _half(state: str) -> float:
