@@ -10,6 +10,8 @@ from rollbook.schemas.records.rollout import Purpose
 
 K = TypeVar("K", bound=Hashable)
 
+# Asked of every change of a trajectory, several times: on Python 3.11 to look a member up in its enum is a call.
+_REWARDED, _TRAIN = TrajectoryStatus.REWARDED, Purpose.TRAIN
 
 IDLE = frozenset(
     {
@@ -141,13 +143,16 @@ class Groups:
 
     def _touched(self, name: str, group: _Group, group_id: str) -> "list[tuple[str, _Group, _Place | None]]":
         """The group, and those kept apart from it, whose completeness its members can change; each with its place."""
-        touched = [(name, group)]
+        own = (name, group, self._place(name, group, group_id))
         parts = self._parts.get(group_id)
-        if parts is not None:
-            touched += [(n, one) for n, one in parts.items() if _is_apart_from(one, group)]
-        return [(n, one, self._place(n, one, group_id)) for n, one in touched]
+        if parts is None:
+            return [own]
+        others = [(n, one) for n, one in parts.items() if _is_apart_from(one, group)]
+        return [own, *((n, one, self._place(n, one, group_id)) for n, one in others)]
 
     def _place(self, name: str, group: _Group, group_id: str) -> "_Place | None":
+        if not group.ready:
+            return None
         parts = self._parts.get(group_id)
         shape = group.shape([] if parts is None else [one for one in parts.values() if _is_apart_from(group, one)])
         return None if shape is None else (shape, (group.offsets[0], name))
@@ -222,7 +227,7 @@ def _remove(ordered: list[Any], value: object) -> None:
 
 def is_ready(member: TrajectoryState) -> bool:
     """Whether it waits to be trained on."""
-    return member.status is TrajectoryStatus.REWARDED and member.purpose is Purpose.TRAIN
+    return member.status is _REWARDED and member.purpose is _TRAIN
 
 
 def versions_of(member: TrajectoryState) -> tuple[int, ...]:

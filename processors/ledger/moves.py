@@ -15,7 +15,7 @@ def move(run: Run, trajectory: TrajectoryState, *events: Event, **changes: objec
     status = trajectory.status
     for event in events:
         status = next_state(status, event)
-        run.tally(event.value)
+        run.tally(event._value_)
     after = trajectory.but(status=status, revision=trajectory.revision + 1, **changes)
     return run.trajectories.put(trajectory.trajectory_id, after)
 

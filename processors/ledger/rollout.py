@@ -209,7 +209,7 @@ def _through(run: Run, status: str, *events: Event) -> TrajectoryStatus:
     """The state of a trajectory on its way in, after events."""
     for event in events:
         status = next_state(status, event)
-        run.tally(event.value)
+        run.tally(event._value_)
     return TrajectoryStatus(status)
 
 

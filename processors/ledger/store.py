@@ -40,10 +40,8 @@ class Journal:
 
     def __init__(self) -> None:
         self._entries: list[tuple[Table[Any, Any], Any, Any]] = []
-
-    def note(self, table: "Table[Any, Any]", key: object, before: object) -> None:
-        """Remember a value before it changes."""
-        self._entries.append((table, key, before))
+        self.note = self._entries.append
+        """Remember a table, a key in it and the value there, before it changes."""
 
     def changes(self) -> Iterator[tuple["Table[Any, Any]", Any]]:
         """Each changed (table, key) once, in the order of first change."""
@@ -99,14 +97,14 @@ class Table(Generic[K, V]):
     def put(self, key: K, value: V) -> V:
         """Set a record."""
         before = self._rows.get(key)
-        self._journal.note(self, key, before)
+        self._journal.note((self, key, before))
         self._rows[key] = value
         self._index(key, before, value)
         return value
 
     def drop(self, key: K) -> None:
         """Remove a record."""
-        self._journal.note(self, key, self._rows.get(key))
+        self._journal.note((self, key, self._rows.get(key)))
         self.assign(key, None)
 
     def clear(self) -> None:

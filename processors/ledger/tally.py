@@ -20,7 +20,7 @@ NO = (Outcome.REJECTED, Outcome.INVALID, Outcome.UNDECODABLE)
 def tally(run: Run, record_type: str, verdict: Verdict) -> None:
     """Count the causes and refusals of a decision: rows at the gates, elsewhere records."""
     counted = _counted(record_type, verdict)
-    for name in sorted(set(counted)):
+    for name in sorted(set(counted)) if counted else ():
         run.tally(name, counted.count(name))
     if record_type == "Commit" and verdict.outcome is Outcome.ACCEPTED:
         count_consumed(run, [one.lag for one in verdict.items if one.reason == Reason.TRAINED])
