@@ -24,6 +24,7 @@ from rollbook.schemas.codec import (
     Decoded,
     UndecodableRecord,
     encode,
+    read,
     unwrap,
     validate,
 )
@@ -33,7 +34,7 @@ from rollbook.schemas.records import reward as reward_records
 from rollbook.schemas.records import rollout as rollout_records
 from rollbook.schemas.records import run as run_records
 from rollbook.schemas.records import update as update_records
-from rollbook.schemas.records.common import LearnerRef, Lifecycle
+from rollbook.schemas.records.common import Header, LearnerRef, Lifecycle
 from rollbook.schemas.records.decision import Decision, Outcome, SourcePosition
 
 MOST_DECISION_BYTES = DECISION_MAX_BYTES - 64 * 1024
@@ -124,6 +125,9 @@ class Ledger:
         source = SourcePosition.trusted(  # what the broker says of a record
             partition=record.partition, offset=record.offset, sha256=hashlib.sha256(record.value or b"").hexdigest()
         )
+        found = read(record.value or b"")
+        if found is not None and isinstance(found[0], Lifecycle) and _since(record) == FIRST:
+            return self._decide_read(source, record, found[0], found[0].header, found[1])
         try:
             decoded = unwrap(record.value or b"")
             if not issubclass(decoded.model, Lifecycle):
@@ -140,6 +144,19 @@ class Ledger:
         except ContractViolation as error:
             verdict = Verdict(Outcome.INVALID, Reason.CONTRACT_VIOLATION, detail=f"header.{error.field}")
             return self._decide(source, self._strays(), record_type, "", verdict)
+        return self._decide_read(source, record, valid, header, decoded.content, record_type)
+
+    def _decide_read(
+        self,
+        source: SourcePosition,
+        record: SourceRecord,
+        valid: Lifecycle | ContractViolation,
+        header: Header,
+        content: str,
+        record_type: str = "",
+    ) -> Folded:
+        """Decide a record of a type that is read and a header that is valid. `record_type`: where it is not valid."""
+        record_type = record_type or type(valid).__name__
         if not self._in_place(header.run_id, record.key):
             verdict = Verdict(Outcome.INVALID, Reason.WRONG_PARTITION, detail=header.run_id)
             return self._decide(source, self._strays(), record_type, header.event_id, verdict)
@@ -148,14 +165,13 @@ class Ledger:
         if isinstance(valid, ContractViolation):
             verdict = Verdict(Outcome.INVALID, Reason.CONTRACT_VIOLATION, detail=valid.field)
         else:
-            verdict = self._judge(of_run, valid, decoded.content, record)
+            verdict = self._judge(of_run, valid, content, record)
         return self._decide(source, of_run, record_type, header.event_id, verdict)
 
     def _check_is_read(self, decoded: Decoded, record: SourceRecord) -> None:
         """Raises `UndecodableRecord` for a schema that the run does not read yet, and where there is no run to ask: a
         package that does not know the schema finds neither header nor place."""
-        schema = (record.value or b"")[2:PREFIX_LENGTH].hex()
-        since = read_since(schema)
+        since = _since(record)
         if since == FIRST:
             return
         try:
@@ -165,8 +181,8 @@ class Ledger:
         known = self.runs.get(run_id) if self._in_place(run_id, record.key) else None
         if known is None or known.head.fold_version < since:
             raise UndecodableRecord(
-                f"a {decoded.model.__name__} under schema {schema}, which runs of fold version {since} read: configure "
-                "the run with that version first"
+                f"a {decoded.model.__name__} under schema {_schema(record)}, which runs of fold version {since} read: "
+                "configure the run with that version first"
             )
 
     def _check_is_nobodys(self, record: SourceRecord) -> None:
@@ -211,7 +227,7 @@ class Ledger:
             event_id=event_id,
             outcome=verdict.outcome,
             violation=verdict.violation or (verdict.outcome is Outcome.REJECTED and of_run.observes),
-            reason=verdict.reason.value,
+            reason=verdict.reason._value_,  # `value` is looked up in Python
             detail=verdict.detail,
             subject=verdict.subject,
             update_id=verdict.update_id,
@@ -233,7 +249,8 @@ class Ledger:
             body = write(decision)[:-CHAIN_BYTES]
         chain = chain_of(head.chain, source.sha256, body)
         of_run.change_head(sequence=decision.sequence, chain=chain)
-        return Folded(decision.but(chain=chain), body + b"\x80\x01" + chain.encode(), undecodable)
+        decision.__dict__["chain"] = chain  # nobody has seen it yet: another one would cost as much as the link
+        return Folded(decision, body + b"\x80\x01" + chain.encode(), undecodable)
 
     def changes(self) -> list[tuple[bytes, bytes | None]]:
         """What changed since the last kept batch, as records of the ledger topic; None removes a key."""
@@ -241,6 +258,15 @@ class Ledger:
             (key_of(table.run_id, table.kind, key), None if (row := table.get(key)) is None else encode(row))
             for table, key in self.journal.changes()
         ]
+
+
+def _schema(record: SourceRecord) -> str:
+    return (record.value or b"")[2:PREFIX_LENGTH].hex()
+
+
+def _since(record: SourceRecord) -> int:
+    """The fold version since which records like this one are read."""
+    return read_since(_schema(record))
 
 
 def _validated(decoded: Decoded) -> Lifecycle | ContractViolation:
