@@ -11,6 +11,11 @@ from rollbook.processors.ledger.fold import Folded, Ledger, SourceRecord
 MAX_RECORDS = 5_000
 MAX_BYTES = 8 * 1024 * 1024
 MAX_FOLD_S = 0.050
+BEHIND = 500
+"""So many waiting records are more than one batch takes, whatever it does: the host is behind, and who waits for a
+decision waits for those before it."""
+BEHIND_FOLD_S = 0.250
+"""Then a transaction, of which the end must be waited for, holds more, and what changes again is written once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +45,11 @@ def fold_batch(waiting: "deque[Message]", ledgers: dict[int, Ledger], clock: Clo
     """Fold waiting records into the ledgers' journals, up to the limits of a batch; the rest goes on waiting."""
     batch = Batch()
     began = now = clock.monotonic()
+    longest = BEHIND_FOLD_S if len(waiting) > BEHIND else MAX_FOLD_S
     while waiting and len(batch.folded) < MAX_RECORDS:
         message = waiting[0]
         value = message.value() or b""
-        if batch.folded and (batch.size + len(value) > MAX_BYTES or now - began > MAX_FOLD_S):
+        if batch.folded and (batch.size + len(value) > MAX_BYTES or now - began > longest):
             break
         partition, offset = message.partition(), message.offset()
         assert partition is not None, "a consumed record has a partition"
