@@ -15,6 +15,8 @@ from rollbook.infra.reference.markdown import anchor
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / RUNBOOK).read_text(encoding="utf-8")
 HOST = ROOT / "processors" / "host"
+SHARED = ROOT / "infra" / "settings.py"
+ADDRESS = ROOT / "processors" / "address.py"
 STOPS = ("HostStopped", "PartitionUnusable", "Fenced", "EnvironmentFault")
 FIRST_OTHER = 64
 """From here on the codes are those that other programs have, too."""
@@ -63,13 +65,15 @@ def test_each_stop_of_the_processor_is_explained_and_nothing_else() -> None:
 def _stops() -> Iterator[str]:
     """What is said where the host or one of its partitions stops, without what is computed; what tells an error of
     Kafka and its remedy is of the table of those."""
-    for path in sorted(HOST.glob("*.py")):
+    shared = ast.parse(SHARED.read_text(encoding="utf-8")).body
+    for path in (*sorted(HOST.glob("*.py")), ADDRESS):
         module = ast.parse(path.read_text(encoding="utf-8"))
+        known = ast.Module([*module.body, *shared], [])
         for node in ast.walk(module):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in STOPS and node.args:
                 said = node.args[0]
                 if not _is_of_kafka(said):
-                    yield _literal(said) + "".join(map(_literal, _made_before(_names(said), module)))
+                    yield _literal(said) + "".join(map(_literal, _made_before(_names(said), known)))
 
 
 def _is_of_kafka(node: ast.expr) -> bool:
