@@ -54,6 +54,7 @@ def _serve(pipe: Connection, rank: int, count: int, port: int, job: Callable[...
     if count > 1:
         names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "MASTER_PORT": port}
         os.environ.update({name: str(value) for name, value in names.items()}, MASTER_ADDR="127.0.0.1")
+        _know_cpus_by_number()
     try:
         sent: tuple[bool, Any] = (True, job(*given))
     except BaseException:
@@ -61,6 +62,16 @@ def _serve(pipe: Connection, rank: int, count: int, port: int, job: Callable[...
     pipe.send_bytes(pickle.dumps(sent))
     pipe.close()
     os._exit(0)
+
+
+def _know_cpus_by_number() -> None:
+    """transformers 5.17, the newest beside a click that Faust allows, resumes an optimizer of several processes to
+    `cpu:0`, a place that torch calls `cpu`."""
+    import torch
+
+    torch.serialization.register_package(
+        0, lambda stored: None, lambda stored, place: stored if place.startswith("cpu:") else None
+    )
 
 
 def result(rank: int, pipe: Connection) -> Any:
