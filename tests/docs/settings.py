@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from rollbook.infra.settings import Settings, Topic
+from rollbook.tests import recount
+
 
 class Finds(StrEnum):
     """What lies in the topics when a page begins."""
@@ -21,10 +24,12 @@ class Ended(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """`names`: makes what the Python of a page takes from the reader's own code."""
+    """`names`: makes what the Python of a page takes from the reader's own code; `after`: looks at the topics when all
+    of the page was run."""
 
     finds: Finds = Finds.RUNS
     names: Callable[[], dict[str, Any]] = dict
+    after: Callable[[Settings], None] = lambda _: None
 
 
 def _generation() -> dict[str, Any]:
@@ -34,7 +39,17 @@ def _generation() -> dict[str, Any]:
     return {"generate_a_group": generate_a_group}
 
 
+def _trained(settings: Settings) -> None:
+    """Counted by what imports nothing of rollbook."""
+    topics = (settings.topic(topic) for topic in (Topic.LIFECYCLE, Topic.DECISIONS))
+    lifecycle, decisions = (recount.read_topic(settings.bootstrap_servers, topic) for topic in topics)
+    figures = recount.figures("readme", lifecycle, decisions, recount.Codec())
+    assert figures["trajectories"] == {"consumed": 4}
+    assert figures["updates"] == {"committed": 1}
+
+
 SETTINGS = {
+    "README.md": Setting(Finds.NOTHING, after=_trained),
     "get-started.md": Setting(Finds.NOTHING),
     "guide-publish.md": Setting(Finds.NOTHING),
     "connect-your-trainer.md": Setting(Finds.NOTHING),

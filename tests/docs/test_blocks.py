@@ -69,6 +69,7 @@ def test_what_a_page_tells_the_reader_to_run_does_what_it_says(
         try:
             for block in ALL[name]:
                 reader.follow(block)
+            setting.after(found.settings)
         finally:
             faults = end_staying(own)
         assert not faults, faults

@@ -10,9 +10,8 @@ from rollbook.infra.lazy import MountKind
 from rollbook.infra.mounts import MOUNTS
 from rollbook.infra.reference.markdown import anchor
 from rollbook.processors.reasons import Reason
+from rollbook.tests.docs.blocks import PAGES, ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
 CHECKLIST = ROOT / "docs" / "connect-your-trainer.md"
 
 
@@ -75,8 +74,8 @@ def _commands() -> Iterator[tuple[str, set[str]]]:
 def _command_lines(text: str) -> Iterator[str]:
     """Each `rollbook ...` in code: in a span, or on a line of a block; without what comes after it in the shell."""
     spans = re.findall(r"`(rollbook [a-z][^`]*)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
-    blocks = re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL)
-    lines = [line.split("#")[0] for block in blocks for line in block.splitlines()]
+    blocks = re.findall(r"```(?:sh|console)\n(.*?)```", text, flags=re.DOTALL)
+    lines = [line.removeprefix("$ ").split("#")[0] for block in blocks for line in block.splitlines()]
     for line in (*spans, *lines):
         for one in re.split(r"&&|\|", line):
             if one.strip().startswith("rollbook "):
