@@ -103,7 +103,7 @@ def _on_the_host(values: Any) -> Any:
     return tensor.float() if "bfloat16" in str(tensor.dtype) or "float8" in str(tensor.dtype) else tensor
 
 
-def real(value: object) -> object:
+def real(value: Any) -> Any:
     """A number of numpy's or a tensor of one as Python's, which the contract is strict about."""
     if isinstance(value, np.generic) or (getattr(value, "shape", None) == () and hasattr(value, "item")):
         return value.item()

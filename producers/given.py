@@ -1,7 +1,9 @@
 """What a caller hands over, checked for its kind before anything looks into it: a mistake here is theirs, and is named
 as theirs, not met as an AttributeError deep in a client."""
 
+import math
 from collections.abc import Iterable
+from enum import StrEnum
 from typing import TypeVar
 
 from rollbook.infra.settings import Settings
@@ -9,6 +11,7 @@ from rollbook.schemas.errors import BadInput
 from rollbook.schemas.types import ContractViolation, called
 
 _T = TypeVar("_T")
+_E = TypeVar("_E", bound=StrEnum)
 
 
 def a(kind: type[_T], value: _T, record_type: str, field: str) -> _T:
@@ -33,4 +36,29 @@ def settings(value: Settings) -> Settings:
     """Where the cluster is. Raises BadInput."""
     if not isinstance(value, Settings):
         raise BadInput(f"settings is {called(value)}, and must be a Settings: give Settings.from_env()")
+    return value
+
+
+def seconds(value: float, name: str) -> float:
+    """How long to wait. Raises BadInput."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        told = str(value) if isinstance(value, int | float) else called(value)
+        raise BadInput(f"{name} is {told}, and must be seconds from 0 on: give a number")
+    return value
+
+
+def one_of(kind: type[_E], value: _E, name: str) -> _E:
+    """A member of an enumeration, also by its value. Raises BadInput."""
+    try:
+        return kind(value)
+    except ValueError:
+        told = value if isinstance(value, str) else called(value)
+        raise BadInput(f"{name} is {told[:100]}, and must be one of {', '.join(kind)}") from None
+
+
+def whole(value: int, name: str) -> int:
+    """A whole number, from 0. Raises BadInput."""
+    if type(value) is not int or value < 0:
+        told = str(value) if type(value) is int else called(value)
+        raise BadInput(f"{name} is {told}, and must be a whole number from 0 on")
     return value

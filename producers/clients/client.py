@@ -127,7 +127,7 @@ class Client:
 
         Raises the first QueueFull or DeliveryFailed since the last flush, unless `on_error` takes them.
         """
-        return self._outbox.flush(deadline_s)
+        return self._outbox.flush(given.seconds(deadline_s, "deadline_s"))
 
     def close(self, deadline_s: float | None = None) -> None:
         """Flush within the deadline and let go. Raises DeliveryFailed when something did not arrive. Once is enough."""

@@ -132,7 +132,7 @@ class Coordinator(Client):
 
         Raises Refused; its decision names the missing and the mismatched workers.
         """
-        end = time.monotonic() + wait_for_acks_s
+        end = time.monotonic() + given.seconds(wait_for_acks_s, "wait_for_acks_s")
         while True:
             mark = self._decisions.activity(_WAITS_FOR)
             record = Activate(header=self._header(), policy=policy, expected_active_version=expected_active_version)

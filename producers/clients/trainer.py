@@ -7,6 +7,8 @@ from enum import StrEnum
 from typing import TypeVar
 
 from rollbook.infra.settings import Settings
+from rollbook.producers import given
+from rollbook.producers.arrays import Whole, real
 from rollbook.producers.clients.client import Client, Options
 from rollbook.producers.errors import ClientBroken, OutOfOrder, PayloadLost, Refused, StartAnew, WrongEnforcement
 from rollbook.producers.identity import new_id
@@ -73,14 +75,14 @@ class Trainer(Client):
         verdicts: Verdicts | None = None,
     ) -> None:
         source = Source(kind=SourceKind.TRAINER, id=learner_id)
+        self._on_unavailable = given.one_of(OnUnavailable, on_unavailable, "on_unavailable")
+        self._drift_gate = given.one_of(DriftGate, drift_gate, "drift_gate")
+        self._lease_ms = given.whole(lease_ms, "lease_ms")
+        self._rank = given.whole(rank, "rank")
         super().__init__(settings, run_id, source, options, commands=True, verdicts=verdicts)
         self._enforcement = enforcement
         self._learner_id = learner_id
         self._incarnation = new_id() if incarnation is None else incarnation
-        self._drift_gate = drift_gate
-        self._lease_ms = lease_ms
-        self._on_unavailable = on_unavailable
-        self._rank = rank
         self._learner: LearnerRef | None = None
         self._condemned: StartAnew | None = None
         self._weights = Weights(learner_id)
@@ -116,12 +118,12 @@ class Trainer(Client):
         self._learner = decision.learner
         return decision
 
-    def update(self, rollout_id: int, *, update_id: str | None = None, renew_every_s: float | None = None) -> Update:
+    def update(self, rollout_id: Whole, *, update_id: str | None = None, renew_every_s: float | None = None) -> Update:
         """The update of a training iteration, to be used as a context manager; its id is never used again.
 
         While it is open it is renewed every `renew_every_s` (0: never; by default three times a lease).
         """
-        return self._make_update(new_id() if update_id is None else update_id, rollout_id, renew_every_s)
+        return self._make_update(new_id() if update_id is None else update_id, real(rollout_id), renew_every_s)
 
     def adopt(self, handle: UpdateHandle, *, renew_every_s: float | None = None) -> Update:
         """Go on with an update that another process of this learner's epoch reserved and handed over.
@@ -131,6 +133,7 @@ class Trainer(Client):
         it was not adopted here, so that these weights lack it; and in a process that has handed one over itself.
         """
         self._check()
+        given.a(UpdateHandle, handle, "Reserve", "handle")
         if handle.run_id != self._run_id or handle.learner.learner_id != self._learner_id:
             raise OutOfOrder(
                 f"the handle is of learner {handle.learner.learner_id} in run {handle.run_id}, this trainer is "

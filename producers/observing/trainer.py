@@ -7,6 +7,8 @@ from types import TracebackType
 from weakref import WeakValueDictionary
 
 from rollbook.infra.settings import Settings
+from rollbook.producers import given
+from rollbook.producers.arrays import Whole, real
 from rollbook.producers.clients.client import Options
 from rollbook.producers.clients.trainer import Trainer
 from rollbook.producers.identity import new_id, now_ms
@@ -51,14 +53,14 @@ class ObservingTrainer:
         # A name that the contract refuses is refused here, before the training begins.
         source = Source(kind=SourceKind.TRAINER, id=learner_id)
         check_identifiers(Header(run_id=run_id, event_id=new_id(), occurred_at=now_ms(), source=source))
-        self._settings = settings
+        self._settings = given.settings(settings)
         self._run_id = run_id
         self._learner_id = learner_id
         self._checkpoint = checkpoint
         self._expected_epoch = expected_epoch
         self._incarnation = incarnation or new_id()
-        self._renew_every_s = lease_ms / 1000 / RENEWALS_A_LEASE
-        self._rank = rank
+        self._renew_every_s = given.whole(lease_ms, "lease_ms") / 1000 / RENEWALS_A_LEASE
+        self._rank = given.whole(rank, "rank")
         self._options = options or Options()
         self._verdicts = Verdicts()
         # An update that nobody holds any more is over, whether it was committed or not: it is not renewed for ever.
@@ -74,12 +76,13 @@ class ObservingTrainer:
         )
         self._observer.begin()
 
-    def update(self, rollout_id: int, *, update_id: str | None = None) -> ObservedUpdate:
+    def update(self, rollout_id: Whole, *, update_id: str | None = None) -> ObservedUpdate:
         """The update of a training iteration, to be used as a context manager; its id is never used again. Raises
         ContractViolation, and nothing else, for what can name no update."""
         update_id = new_id() if update_id is None else update_id
-        check_update(update_id, rollout_id)
-        facts = Facts(update_id, rollout_id, self._rank)
+        number = real(rollout_id)
+        check_update(update_id, number)
+        facts = Facts(update_id, number, self._rank)
         self._updates[facts.update_id] = facts
         return ObservedUpdate(self._observer, facts)
 

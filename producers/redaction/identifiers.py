@@ -6,7 +6,7 @@ from rollbook.producers.redaction.policy import holds_a_place
 from rollbook.schemas.records.common import Source
 from rollbook.schemas.records.run import Artifact
 from rollbook.schemas.records.update import Checkpoint
-from rollbook.schemas.types import INT63_MAX, ContractViolation, Part
+from rollbook.schemas.types import INT63_MAX, ContractViolation, Part, called
 
 _NAMES = frozenset(
     {
@@ -42,7 +42,8 @@ def check_identifiers(record: Part) -> None:
 def check_update(update_id: object, rollout_id: object) -> None:
     """Raises ContractViolation for what can name no update."""
     if type(rollout_id) is not int or not 0 <= rollout_id <= INT63_MAX:
-        raise ContractViolation("Commit", "rollout_id", f"{rollout_id!r} is not the number of an iteration, from 0")
+        told = str(rollout_id) if type(rollout_id) is int else f"it is {called(rollout_id)}, which"
+        raise ContractViolation("Commit", "rollout_id", f"{told} is not the number of an iteration, from 0")
     if not isinstance(update_id, str) or not _ID.fullmatch(update_id):
         raise ContractViolation("Reserve", "update_id", "it must be a name of 1 to 256 characters on one line")
     _check_name("Reserve", "update_id", update_id)

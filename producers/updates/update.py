@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 import numpy.typing as npt
 
+from rollbook.producers import given
 from rollbook.producers.errors import NothingTaken, OutOfOrder, Refused
 from rollbook.producers.reading.loading import LoadedTrajectory
 from rollbook.producers.redaction.identifiers import check_update
@@ -14,7 +15,7 @@ from rollbook.producers.updates.exchange import FEEDS, Desk, Exchange
 from rollbook.producers.updates.handle import UpdateHandle
 from rollbook.producers.updates.holdings import Holdings
 from rollbook.producers.updates.leaving import Leaving
-from rollbook.producers.updates.phase import Phase
+from rollbook.producers.updates.phase import Phase, remedy
 from rollbook.producers.updates.recorders import Recorders
 from rollbook.producers.updates.recording import StepArrays
 from rollbook.producers.updates.records import UpdateRecords
@@ -116,7 +117,7 @@ class Update(Leaving):
         With `wait_s` it asks again, at most that long, whenever something happened that could have made one claimable.
         """
         claim = Claim(max_groups=max_groups, order=order)
-        end = time.monotonic() + wait_s
+        end = time.monotonic() + given.seconds(wait_s, "wait_s")
         pause = _FIRST_PAUSE_S
         while True:
             mark = self._desk.activity(FEEDS)
@@ -134,7 +135,7 @@ class Update(Leaving):
         self, items: Sequence[ReserveItem], policy: PolicyRef, *, mode: ReserveMode = ReserveMode.ALL
     ) -> Decision:
         """Reserve trajectories by name at the revisions last seen. Raises Refused."""
-        record = self._records.reserve(self._reserve_part, policy, mode, items=items)
+        record = self._records.reserve(self._reserve_part, policy, mode, items=given.listed(items, "Reserve", "items"))
         return self._exchange.ask(record, self._on_reserve)
 
     def load(self) -> tuple[LoadedTrajectory, ...]:
@@ -165,6 +166,7 @@ class Update(Leaving):
         update where the drift gate is required: see `refused`. Raises ContractViolation, Refused.
         """
         self._exchange.check_all_read()
+        given.a(Mapping, current_log_probs, "Admit", "current_log_probs")  # type: ignore[type-abstract]
         published: dict[str, Evidence] = {one.trajectory_id: one for one in evidence}
         items = admit_items({**published, **self._loaded}, current_log_probs)
         if keep_log_probs:
@@ -275,10 +277,11 @@ class Update(Leaving):
 
         `expected_ranks` are the ranks that will seal recordings; by default those that recorded anything here.
         """
+        named = None if expected_ranks is None else given.listed(expected_ranks, "Commit", "expected_ranks")
         self._check_phase(Phase.STARTED)
         self._renewal.end()
         steps, dropped = self._holdings.settle()
-        ranks = self._recorders.ranks if expected_ranks is None else expected_ranks
+        ranks = self._recorders.ranks if named is None else named
         record = self._records.commit(steps, dropped, ranks)
         return self._exchange.ask(record, self._on_commit)
 
@@ -315,4 +318,7 @@ class Update(Leaving):
     def _check_phase(self, wanted: Phase) -> None:
         self._exchange.check_all_read()
         if self._phase is not wanted:
-            raise OutOfOrder(f"update {self._update_id} is {self._phase.value}, this needs one that is {wanted.value}")
+            raise OutOfOrder(
+                f"update {self._update_id} is {self._phase.value}, this needs one that is {wanted.value}: "
+                f"{remedy(self._phase, wanted)}"
+            )

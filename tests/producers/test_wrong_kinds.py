@@ -9,15 +9,26 @@ import pytest
 import torch
 
 from rollbook.infra.settings import Settings
-from rollbook.producers import Coordinator, RewardService, RolloutWorker, SegmentArrays, new_identity
+from rollbook.producers import (
+    Coordinator,
+    ObservingTrainer,
+    RewardService,
+    RolloutWorker,
+    SegmentArrays,
+    Trainer,
+    new_identity,
+)
 from rollbook.producers.arrays import Field, real, reals, token_ids
+from rollbook.producers.updates.phase import Phase, remedy
+from rollbook.producers.updates.update import Update
 from rollbook.schemas.errors import RollbookError
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.reward import DiscardReason
 from rollbook.schemas.records.rollout import FinishReason
 from rollbook.schemas.records.run import Admission, Artifact, ArtifactKind, DriftGate, InitialPolicy, LagUnit
 from rollbook.schemas.types import called
-from rollbook.tests.producers.world import CONTRACT_HASH, RULE, TASK, row
+from rollbook.tests.processors.hosting import host_in_thread
+from rollbook.tests.producers.world import CONTRACT_HASH, POLICY, RULE, TASK, row
 from rollbook.tests.session_broker import own_topics
 
 PLACE = Field("Generated", "segments.0.log_probs")
@@ -126,6 +137,71 @@ COMMANDED: list[tuple[Callable[[Coordinator], object], str]] = [
     (lambda c: c.quarantine("t0", "why"), "trajectory_ids: it is a str, and must be a list"),
     (lambda c: c.activate(1, 0), "policy: .*, and not an int"),  # type: ignore[arg-type]
     (lambda c: c.activate(PolicyRef(version=1, artifact_hash="h"), None), "expected_active_version: .*, and not None"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(
+    ("is_now", "wanted", "said"),
+    [
+        (Phase.NEW, Phase.OPEN, "call update.claim(...) or update.reserve(...) first"),
+        (Phase.NEW, Phase.STARTED, "claim or reserve rows first, then start"),
+        (Phase.OPEN, Phase.STARTED, "call update.start() first"),
+        (Phase.STARTED, Phase.OPEN, "call it before update.start()"),
+        (Phase.COMMITTED, Phase.STARTED, "it is over, take another one with trainer.update(...)"),
+    ],
+)
+def test_what_is_to_be_done_before(is_now: Phase, wanted: Phase, said: str) -> None:
+    assert remedy(is_now, wanted) == said
+
+
+def test_what_a_trainer_is_given(broker: str) -> None:
+    with own_topics(broker, 1) as settings, host_in_thread(settings):
+        with Coordinator(settings, "run-0", "c") as coordinator:
+            coordinator.configure(admission=ADMISSION, required_workers=[], initial_policy=INITIAL)
+            with pytest.raises(RollbookError, match="wait_for_acks_s is a str, and must be seconds"):
+                coordinator.activate(POLICY, 0, wait_for_acks_s="30")  # type: ignore[arg-type]
+        with Trainer(settings, "run-0", "l0") as trainer:
+            trainer.start()
+            for number, said in (("0", "it is a str, which"), (None, "it is None, which"), (-1, "-1")):
+                with pytest.raises(RollbookError, match=f"rollout_id: {said} is not the number of an iteration"):
+                    trainer.update(number)  # type: ignore[arg-type]
+            with pytest.raises(RollbookError, match="handle: it is a str, and must be an UpdateHandle"):
+                trainer.adopt("{}")  # type: ignore[arg-type]
+            update = trainer.update(np.int64(0))
+            for call, said in OF_AN_UPDATE:
+                with pytest.raises(RollbookError, match=said):
+                    call(update)
+
+
+@pytest.mark.parametrize("kind", [Trainer, ObservingTrainer])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"lease_ms": "5"}, "lease_ms is a str, and must be a whole number from 0 on"),
+        ({"lease_ms": -1}, "lease_ms is -1, and must be a whole number from 0 on"),
+        ({"rank": None}, "rank is None, and must be a whole number from 0 on"),
+    ],
+)
+def test_options_of_trainers(kind: type[Any], options: dict[str, Any], said: str) -> None:
+    """Before anything is connected: no broker is needed to be told."""
+    with pytest.raises(RollbookError, match=said):
+        kind(Settings("127.0.0.1:1"), "run-0", "l0", **options)
+
+
+def test_what_a_trainer_does_without_a_broker_is_one_of_three() -> None:
+    with pytest.raises(RollbookError, match="on_unavailable is wiat, and must be one of stop, wait, proceed_unres"):
+        Trainer(Settings("127.0.0.1:1"), "run-0", "l0", on_unavailable="wiat")  # type: ignore[arg-type]
+
+
+OF_AN_UPDATE: list[tuple[Callable[[Update], object], str]] = [
+    (lambda u: u.claim(POLICY, 8, wait_s="5"), "wait_s is a str, and must be seconds from 0 on"),  # type: ignore[arg-type]
+    (lambda u: u.claim(POLICY, 8, wait_s=float("nan")), "wait_s is nan, and must be seconds from 0 on"),
+    (lambda u: u.claim(0, 8), "policy: .*, and not an int"),  # type: ignore[arg-type]
+    (lambda u: u.reserve("t0", POLICY), "items: it is a str, and must be a list"),  # type: ignore[arg-type]
+    (lambda u: u.reserve(["t0"], POLICY), "items.0: .*ReserveItem, and not a str"),  # type: ignore[list-item]
+    (lambda u: u.admit([[-1.0]], POLICY), "current_log_probs: it is a list, and must be a Mapping"),  # type: ignore[arg-type]
+    (lambda u: u.commit(expected_ranks=2), "expected_ranks: it is an int, and must be a list"),  # type: ignore[arg-type]
+    (lambda u: u.start(), "is new, this needs one that is open: call update.claim"),
 ]
 
 
