@@ -8,6 +8,7 @@ import pytest
 
 from rollbook.infra.settings import Settings
 from rollbook.tests.session_broker import SessionBroker, own_topics, session_bootstrap_servers
+from rollbook.tests.together import in_order, put_together
 
 PARTITIONS = 2
 
@@ -21,6 +22,16 @@ def pytest_configure(config: pytest.Config) -> None:
         offer = SessionBroker()
         offer.open()
         config.add_cleanup(offer.close)
+        if config.getoption("dist", "no") == "load":  # what `-n` means unless --dist says otherwise
+            config.option.dist = "loadgroup"
+            config.option.loadscopereorder = False  # they come in the order that is best
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Each worker collects all tests, in the same order."""
+    if hasattr(config, "workerinput"):
+        put_together(items)
+        in_order(items)
 
 
 @pytest.fixture(scope="session")
