@@ -32,10 +32,7 @@ OF_THE_PAGE: tuple[tuple[str, ViewportSize, Literal["light", "dark"]], ...] = (
 )
 OF_COMMANDS = {
     "terminal-watch": ("rollbook watch my-run --once", 100, 24),
-    "terminal-ledger": ("rollbook ledger --run my-run", 110, 26),
-    "terminal-decisions": ("rollbook decisions --run my-run --limit 12", 160, 16),
     "terminal-explain": ("rollbook explain UPDATE --run my-run", 160, 22),
-    "terminal-audit": ("rollbook audit --run my-run", 120, 8),
     "terminal-replay": ("rollbook replay bundles/BUNDLE", 100, 12),
 }
 """Command, columns, and lines that are shown."""

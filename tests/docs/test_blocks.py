@@ -3,9 +3,11 @@
 import difflib
 import fcntl
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import pytest
@@ -59,7 +61,7 @@ def test_what_a_page_tells_the_reader_to_run_does_what_it_says(
 ) -> None:
     setting = setting_of(name)
     folder, own = tmp_path / "page", tmp_path / "own"
-    with _found(setting, broker, tmp_path, request) as found, _alone(ALL[name], request):
+    with _found(setting, broker, tmp_path, request) as found, _alone(ALL[name]):
         furnish(folder, found.files, written_by(ALL[name]))
         environment = found.environment(tmp_path / "data")
         for variable, value in environment.items():
@@ -122,11 +124,11 @@ def _found(setting: Setting, broker: str, folder: Path, request: pytest.FixtureR
 
 
 @contextmanager
-def _alone(blocks: tuple[Block, ...], request: pytest.FixtureRequest) -> Iterator[None]:
-    """Pages that name ports of this machine wait for one another, whichever process tests them."""
+def _alone(blocks: tuple[Block, ...]) -> Iterator[None]:
+    """Pages that name ports of this machine wait for one another, whichever session of tests they are of."""
     if not any("940" in block.text or "rollbook dashboard" in block.text for block in blocks):
         yield
         return
-    with (request.getfixturevalue("together") / "ports.lock").open("w") as lock:
+    with (Path(gettempdir()) / f"rollbook-docs-{os.getuid()}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

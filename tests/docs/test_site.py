@@ -8,6 +8,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from rollbook.infra.monitoring.alerts import ALERTS
+from rollbook.tests.docs.blocks import PAGES, ROOT
+from rollbook.tests.docs.pictures import OF_COMMANDS, OF_THE_PAGE
 
 _LOADS = {("link", "href"), ("script", "src"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("object", "data")}
 
@@ -76,3 +78,11 @@ def test_every_page_is_in_the_navigation(built: dict[Path, Read], site: Path) ->
 def test_every_alert_leads_to_its_heading(built: dict[Path, Read], site: Path) -> None:
     names = {name for read in built.values() for name in read.names}
     assert {alert.anchor for alert in ALERTS} <= names
+
+
+def test_every_picture_is_shown_somewhere() -> None:
+    """And is one that a command makes."""
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    made = {"lifecycle.svg", *(f"{name}.svg" for name in OF_COMMANDS), *(f"{name}.png" for name, *_ in OF_THE_PAGE)}
+    assert {path.name for path in (ROOT / "docs" / "images").iterdir()} == made | {"favicon.svg"}
+    assert {name for name in made if f"images/{name}" in text} == made
