@@ -17,8 +17,9 @@ logger = logging.getLogger("rollbook.dashboard")
 HEALTH = "/healthz"
 LOGIN = "/login"
 LOGIN_STYLE = "/login.css"
+LOGIN_SCRIPT = "/login.js"
 PAGE = "/"
-OPEN = (HEALTH, LOGIN, LOGIN_STYLE)
+OPEN = (HEALTH, LOGIN, LOGIN_STYLE, LOGIN_SCRIPT)
 """What anybody may see: it says nothing of any run."""
 FORM_S = 5.0
 ANSWER_S = 30.0

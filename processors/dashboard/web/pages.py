@@ -71,7 +71,8 @@ class Pages:
         app.router.add_get(DESCRIPTION, self._openapi)
         app.router.add_get(guard.LOGIN, self._login_form)
         app.router.add_post(guard.LOGIN, guard_of.sign_in)
-        app.router.add_get(guard.LOGIN_STYLE, partial(self._asset, self._login, "login.css"))
+        for path in (guard.LOGIN_STYLE, guard.LOGIN_SCRIPT):
+            app.router.add_get(path, partial(self._asset, self._login, path.removeprefix("/")))
         app.router.add_get("/", partial(self._asset, self._files, _INDEX))
         app.router.add_get("/{file:.+}", self._static)
 

@@ -172,6 +172,7 @@ EVERY_ANSWER = {
         ("GET", "/readyz", 503),
         ("GET", "/login", 200),
         ("GET", "/login.css", 200),
+        ("GET", "/login.js", 200),
         ("HEAD", "/api/stream", 200),
         ("GET", "/api/runs/none", 404),
         ("GET", "/api/nothing", 404),
