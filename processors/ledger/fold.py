@@ -13,7 +13,8 @@ from rollbook.processors.decision_schema import decision_writer
 from rollbook.processors.fold_version import FOLD_VERSION
 from rollbook.processors.ledger import admit, ending, floor, learner, policy, reserve, reward, rollout, run, update
 from rollbook.processors.ledger.keys import key_of
-from rollbook.processors.ledger.store import NO_CHAIN, Journal, Run
+from rollbook.processors.ledger.store import NO_CHAIN, Run
+from rollbook.processors.ledger.table import Journal
 from rollbook.processors.ledger.tally import tally
 from rollbook.processors.ledger.verdict import At, Verdict, mass_change
 from rollbook.processors.lifecycle_schema import FIRST, read_since

@@ -3,7 +3,7 @@ the ledger forget: a decision names the first hundred of many only."""
 
 from typing import Any
 
-from rollbook.processors.ledger.store import Journal, Table
+from rollbook.processors.ledger.table import Journal, Table
 from rollbook.schemas.records.ledger import PolicyState, TrajectoryState
 
 

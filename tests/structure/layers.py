@@ -18,8 +18,8 @@ ALLOWED = {
 OPEN = (*(f"rollbook.{part}" for part in ALLOWED), "rollbook.processors.dashboard", "rollbook.infra.demo")
 LAYERS = {
     "schemas": (
-        "text", "errors", "partition", "writing", "types", "records", "digests", "payload_io", "registry", "avro_types",
-        "codec",
+        "text", "errors", "partition", "writing", "types", "reading", "records", "digests", "payload_io", "registry",
+        "avro_types", "codec",
     ),
     "producers": (
         "remedies", "errors", "identity", "arrays", "redaction", "sending", "reading", "updates", "clients",
