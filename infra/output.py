@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+_NARROWEST = 20
 _NOWHERE = Path(os.devnull)
 
 
@@ -20,6 +21,9 @@ def open_output() -> None:
             setattr(sys, name, _NOWHERE.open("w", encoding="utf-8"))
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) < _NARROWEST:  # 0 stands for unknown; nothing can be read in one column
+        os.environ["COLUMNS"] = str(_NARROWEST) if int(columns) else ""
 
 
 def is_abandoned() -> bool:

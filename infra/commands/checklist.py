@@ -7,6 +7,7 @@ import typer
 from rollbook.infra.looking.checklist import Verdict, missing, read_checklist
 from rollbook.infra.looking.place import place_of_run
 from rollbook.infra.looking.show import print_json, print_table
+from rollbook.replay.history.progress import progress
 from rollbook.schemas.errors import AnswerNo
 from rollbook.schemas.text import plural, visible
 
@@ -22,7 +23,7 @@ def checklist(
 
     For who writes an adapter. `look` marks what only its author can judge. Exits 1 while a step is missing.
     """
-    with place_of_run(run) as place:
+    with progress() as watch, place_of_run(run, watch) as place:
         lines = read_checklist(place)
     if as_json:
         print_json({"run_id": run, "steps": lines})

@@ -14,6 +14,7 @@ from rollbook.infra.looking.ledger_page import print_ledger
 from rollbook.infra.looking.place import Place, place_of_run
 from rollbook.infra.looking.show import SHOWN, print_json
 from rollbook.infra.output import sleep_while_read
+from rollbook.replay.history.progress import progress
 from rollbook.schemas.errors import AnswerNo, BadInput
 from rollbook.schemas.records.decision import Outcome
 from rollbook.schemas.records.ledger import TrajectoryStatus
@@ -142,7 +143,7 @@ def ledger(
     Active policy and floor, trajectories by state, open updates, learners, policies, workers, and facts that wait.
     Exits 1 for a run or an update that it does not know.
     """
-    with place_of_run(run) as place:
+    with progress() as watch, place_of_run(run, watch) as place:
         found, next_offset = read_ledger(place)
         if not found.head.sequence:
             raise place.nothing("ledger")
@@ -169,7 +170,7 @@ def explain(
     The run is folded again from its first record, so changes of many at once are exact; up to the last decision that
     is committed. Where an id names several things each has its page, as JSON its line. Exits 1 for an unknown id.
     """
-    with place_of_run(run) as place:
+    with progress() as watch, place_of_run(run, watch) as place:
         explained = explain_id(place, name)
     if not explained.pages:
         raise AnswerNo(

@@ -8,7 +8,9 @@ from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.ledger.fold import STRAYS
 from rollbook.replay.history.decisions import DecisionLog
 from rollbook.replay.history.kafka import KafkaLog
+from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import LogSource
+from rollbook.replay.history.watched import WatchedLog
 from rollbook.schemas.errors import AnswerNo
 from rollbook.schemas.partition import partition_of
 from rollbook.schemas.text import visible
@@ -41,12 +43,13 @@ class Place:
 
 
 @contextmanager
-def place_of_run(run_id: str) -> Iterator[Place]:
-    """The run's place on the cluster that the environment names."""
+def place_of_run(run_id: str, watch: Watch | None = None) -> Iterator[Place]:
+    """The run's place on the cluster that the environment names; `watch` is told how far it was read."""
     settings = Settings.from_env()
     with KafkaLog(settings) as log:
         partitions = log.partitions(settings.topic(Topic.LIFECYCLE))
-        yield Place(settings, log, run_id, partitions, _partition(run_id, partitions))
+        source = log if watch is None else WatchedLog(log, watch)
+        yield Place(settings, source, run_id, partitions, _partition(run_id, partitions))
 
 
 def _partition(run_id: str, partitions: int) -> int:

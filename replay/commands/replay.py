@@ -20,6 +20,7 @@ from rollbook.replay.engine.installed import installed
 from rollbook.replay.engine.locate import locate, wanted
 from rollbook.replay.engine.result import Verdict
 from rollbook.replay.engine.selection import Selection, stage_of
+from rollbook.replay.history.progress import progress
 from rollbook.replay.history.targets import is_history
 from rollbook.replay.html.album import Album
 from rollbook.replay.html.page import Shown
@@ -160,7 +161,8 @@ def replay_command(
     if chain:
         if step is not None or selection.is_part:
             raise BadInput("--chain takes whole bundles: leave out --step, --sample, --group and --batch")
-        found = replay_chain(bundle, rollout, selection, album.watch, kernels)
+        with progress() as told:
+            found = replay_chain(bundle, rollout, selection, album.watch, kernels, told)
         album.write(*(Shown(link.report, link.handovers) for link in found.links))
         _answer(found.verdict, chain_json(found) if as_json else partial(print_chain, found))
     read = cohort.read_cohort(locate(bundle, wanted(step, rollout)))

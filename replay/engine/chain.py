@@ -18,6 +18,7 @@ from rollbook.replay.engine.linked import members, named_by
 from rollbook.replay.engine.locate import Coordinates, coordinates
 from rollbook.replay.engine.result import Divergence, ReplayReport, Verdict, overall
 from rollbook.replay.engine.selection import Selection
+from rollbook.replay.history.progress import Watch as Told
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.text import visible
 
@@ -71,15 +72,16 @@ def replay_chain(
     selection: Selection | None = None,
     watch: Callable[[], Watch | None] = lambda: None,
     kernels: Sequence[InstalledKernel] = (),
+    told: Told = lambda *_: None,
 ) -> ChainReport:
     """Replay the bundles in the folder at `path` (of one rollout, where it is given), or the bundle there and those
     that it is linked to, in the order of the training. `watch` is asked for a watch of each bundle; `kernels` are run
-    beside ours.
+    beside ours; `told` hears how many bundles are done.
 
     Raises like `read_cohort`, and `BadInput` where there is none or one names another that is not there.
     """
     paths = members(path, rollout)
-    links = tuple(linked(_read(paths), selection, watch, kernels))
+    links = tuple(linked(_read(paths, told), selection, watch, kernels))
     first = first_of(links)
     verdict = overall([link.report.verdict for link in links])
     return ChainReport(path, verdict if first is None else Verdict.DIVERGES, links, first)
@@ -114,9 +116,10 @@ def first_of(links: Sequence[Link]) -> ChainDivergence | None:
     return next(_divergences(links), None)
 
 
-def _read(paths: Sequence[Path]) -> Iterator[tuple[str, Cohort]]:
+def _read(paths: Sequence[Path], told: Told) -> Iterator[tuple[str, Cohort]]:
     names = {one.absolute().name for one in paths}
-    for one in paths:
+    for count, one in enumerate(paths):
+        told("bundles", count, len(paths))
         cohort = read_cohort(one)
         for named in named_by(cohort.bundles[0].index):
             if named not in names:

@@ -38,3 +38,10 @@ def progress() -> Iterator[Watch]:
             bar.update(task, rate="" if speed is None else f"{speed:,.0f}/s")
 
         yield watch
+
+
+def begun(what: str) -> None:
+    """A line about what takes a while and cannot say how far it is, where a person looks."""
+    console = Console(stderr=True)
+    if console.is_terminal:
+        console.print(f"{what} ...", highlight=False)

@@ -37,6 +37,19 @@ def test_a_full_disk_is_one_line(arguments: list[str]) -> None:
     assert done.stderr.startswith("Error: the output: No space left on device: check ")
 
 
+@pytest.mark.parametrize("columns", ["0", "1", "7", "-3", "no number"])
+def test_a_width_that_nothing_can_be_read_in_is_another(columns: str) -> None:
+    done = subprocess.run(
+        command("monitoring", "--help"),
+        env={**os.environ, "COLUMNS": columns},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert "Grafana" in done.stdout
+
+
 def test_an_error_that_cannot_be_told_has_its_code_all_the_same() -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command("topcs"), stderr=full, check=False)
