@@ -37,6 +37,7 @@ HELD = (KafkaError._TIMED_OUT, KafkaError.UNSTABLE_OFFSET_COMMIT)
 
 NEVER = OFFSET_INVALID
 STUCK_AFTER_S = 1.0
+SAY_S = 10.0
 MOST_READINGS = 4
 """Of a partition whose places move; an instance that is none of the group's any more hears of it only afterwards."""
 
@@ -180,6 +181,7 @@ class Opening:
         try:
             consumer.assign([place])
             at, since, began = 0, self._clock.monotonic(), self._clock.monotonic()
+            said = began
             while at < end:
                 if self._stopping():
                     raise Stopped
@@ -189,6 +191,9 @@ class Opening:
                     at, since = position, now
                 elif now - since > STUCK_AFTER_S:
                     self._takeover.press(group)
+                if now - said > SAY_S:
+                    said = now
+                    self._say(position, end)
                 if now - since > GIVE_UP_AFTER_S:
                     raise PartitionUnusable(
                         f"restoring {place.topic}:{self._partition} stands still at offset {at} after "
@@ -198,6 +203,10 @@ class Opening:
         finally:
             consumer.close()
         return rebuild
+
+    def _say(self, position: int, end: int) -> None:
+        """That it goes on: a large ledger takes minutes."""
+        logger.info("restoring: at offset %d of %d of the ledger", position, end, extra=at(self._partition))
 
     def _take(self, consumer: Consumer, rebuild: Rebuild) -> None:
         for message in consumer.consume(5_000, 0.05):

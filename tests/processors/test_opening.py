@@ -1,17 +1,20 @@
 """Opening a partition: its places agree, or stand still and do not, or move since another is at work there."""
 
+import logging
 from collections.abc import Iterable, Iterator
 
 import pytest
 from confluent_kafka import Consumer
 
 from rollbook.infra.settings import Settings
+from rollbook.processors.host import restore
 from rollbook.processors.host.clock import SystemClock
 from rollbook.processors.host.errors import PartitionUnusable
 from rollbook.processors.host.kafka import Cluster
 from rollbook.processors.host.restore import MOST_READINGS, Opening, Restored
 from rollbook.processors.host.transaction import Transactions
 from rollbook.processors.ledger.fold import Ledger
+from rollbook.tests.benchmarks import processor
 
 Places = tuple[int, int, int]
 """Of the group, of the ledger, of the decisions."""
@@ -60,3 +63,12 @@ def test_a_contradiction_is_one_only_where_it_stands_still() -> None:
 def test_a_partition_that_another_decides_is_not_called_damaged() -> None:
     with pytest.raises(PartitionUnusable, match="another processor decides it at the same time"):
         opened(*((at, at + 1, at + 2) for at in range(MOST_READINGS)))
+
+
+def test_a_long_restore_says_where_it_is(
+    broker: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(restore, "SAY_S", 0.0)
+    caplog.set_level(logging.INFO, "rollbook.processor")
+    processor.restore(broker, 500)
+    assert "restoring: at offset 5" in caplog.text
