@@ -15,7 +15,21 @@ NAMED = re.compile(r"^ +-(?: [^:]+:)? ([\w/-]+)\.md", flags=re.MULTILINE)
 PAGES = [name for name in NAMED.findall((ROOT / "mkdocs.yml").read_text(encoding="utf-8")) if "README" not in name]
 REFERENCE = [f"reference/{name}" for name in ("README", "lifecycle", "commands", "records-and-states", "api-producers")]
 Scheme = Literal["light", "dark"]
-SIZES: tuple[tuple[Scheme, int], ...] = (("dark", 1280), ("light", 360))
+ONE_OF_EACH = [
+    "index",
+    "get-started",
+    "guide-watch",
+    "connect-your-trainer",
+    "operating",
+    "design",
+    "proved",
+    *REFERENCE,
+]
+VISITS: tuple[tuple[Scheme, int, list[str]], ...] = (
+    ("light", 360, [*PAGES, *REFERENCE]),
+    ("light", 1280, ONE_OF_EACH),
+    ("dark", 1280, ONE_OF_EACH),
+)
 _OVERFLOWS = """() => [...document.querySelectorAll('.md-content__inner > *')]
     .filter(one => one.getBoundingClientRect().right > innerWidth + 1)
     .map(one => one.tagName + ' ' + one.textContent.slice(0, 60))"""
@@ -32,15 +46,17 @@ def browser() -> Iterator[Browser]:
         opened.close()
 
 
-@pytest.mark.parametrize(("scheme", "width"), SIZES)
-def test_every_page_fits_and_asks_for_nothing(browser: Browser, site: Path, scheme: Scheme, width: int) -> None:
+@pytest.mark.parametrize(("scheme", "width", "pages"), VISITS)
+def test_a_page_fits_and_asks_for_nothing(
+    browser: Browser, site: Path, scheme: Scheme, width: int, pages: list[str]
+) -> None:
     page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
     asked: list[str] = []
     errors: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.on("pageerror", lambda error: errors.append(str(error)))
     too_wide = []
-    for name in (*PAGES, *REFERENCE):
+    for name in pages:
         file = site / f"{name}.html" if not name.endswith("README") else site / "reference" / "index.html"
         page.goto(file.as_uri())
         assert page.evaluate("document.body.dataset.mdColorScheme") == {"light": "default", "dark": "slate"}[scheme]
