@@ -11,7 +11,7 @@ from tempfile import gettempdir
 from typing import Any
 
 import pytest
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 from rollbook.tests.docs.blocks import PAGES, Block, Language, Shown, blocks_of, shown_in, written_by
 from rollbook.tests.docs.commands import ANSWER, STAYING_FOLDER, end_staying
