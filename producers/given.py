@@ -53,12 +53,12 @@ def one_of(kind: type[_E], value: _E, name: str) -> _E:
         return kind(value)
     except ValueError:
         told = value if isinstance(value, str) else called(value)
-        raise BadInput(f"{name} is {told[:100]}, and must be one of {', '.join(kind)}") from None
+        raise BadInput(f"{name} is {told[:100]}: give one of {', '.join(kind)}") from None
 
 
 def whole(value: int, name: str) -> int:
     """A whole number, from 0. Raises BadInput."""
     if type(value) is not int or value < 0:
         told = str(value) if type(value) is int else called(value)
-        raise BadInput(f"{name} is {told}, and must be a whole number from 0 on")
+        raise BadInput(f"{name} is {told}: give a whole number from 0 on")
     return value

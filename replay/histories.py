@@ -219,7 +219,9 @@ class History:
             raise BadInput(f"{what} is of one run: say which")
         lifecycle = self.of.settings.topic(Topic.LIFECYCLE)
         if self.of.are_named and (len(self.of.ranges) > 1 or self.of.ranges[0].topic != lifecycle):
-            raise BadInput(f"name one range of {lifecycle}, or none for all of the run")
+            raise BadInput(
+                f"several ranges are named, or one of another topic: name one of {lifecycle}, or none for all"
+            )
         named = self.of.ranges[0] if self.of.are_named else None
         return stretch_of(self.of.log, self.of.settings, named, self.of.run_id)
 

@@ -114,7 +114,7 @@ def freshness(
     These are the last figures that the processor has committed. Exits 1 when there are none of this run.
     """
     if (named is None) == (run is None):
-        raise BadInput("name one run, as `rollbook freshness RUN`")
+        raise BadInput("a run, and only one, is wanted: name it, as `rollbook freshness RUN`")
     with place_of_run(named or run or "") as place:
         snapshot = newest_snapshot(place)
     if as_json:

@@ -42,7 +42,7 @@ def watch(
     --once waits ten seconds at most, exits 1 when the run has no figures, and 3 when no broker answers.
     """
     if (named is None) == (run is None):
-        raise BadInput("name one run, as `rollbook watch RUN`")
+        raise BadInput("a run, and only one, is wanted: name it, as `rollbook watch RUN`")
     console = Console()
     with Reader(Settings.from_env(), named or run or "") as reader:
         if once:

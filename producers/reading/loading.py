@@ -172,4 +172,6 @@ def _reward(record: RewardReady, trajectory_id: str) -> RewardItem:
     for item in record.items:
         if item.trajectory_id == trajectory_id:
             return item
-    raise BadInput(f"the RewardReady that the decision names holds no reward of trajectory {trajectory_id}")
+    raise BadInput(
+        f"the RewardReady that the decision names holds no reward of trajectory {trajectory_id}: see `rollbook audit`"
+    )

@@ -77,7 +77,7 @@ def audit_command(
         if head or anchor_digest or bundle or report:
             raise BadInput(
                 "--with says what would have been, and checks no --head, --anchor-digest or --bundle and keeps no "
-                "--report"
+                "--report: leave these out"
             )
         _what_if(targets or (), run, anchor, parse_instead(instead), as_json)
         return

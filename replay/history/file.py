@@ -232,7 +232,8 @@ class FileLog:
             for before in range(at):
                 if not other.is_of_cluster(self.contents[before]):
                     raise BadInput(
-                        f"{visible(paths[at])} and {visible(paths[before])} were exported from different clusters"
+                        f"{visible(paths[at])} and {visible(paths[before])} were exported from different clusters: "
+                        "give those of one"
                     )
 
 

@@ -79,7 +79,9 @@ def prove(
         raise refusal(first.finding) from None
     check_vouched(log, stretch, deriver, chains)
     if not seen.policies:
-        raise BadInput(f"run {visible(stretch.run_id)} has no policy in {stretch.lifecycle}:{stretch.partition}")
+        raise BadInput(
+            f"run {visible(stretch.run_id)} has no policy in {stretch.lifecycle}:{stretch.partition}: name another run"
+        )
     lineage = lineage_of(seen, _policy(seen, wanted, deriver.decided_to))
     members = members_of(seen, lineage)
     known = {one.update_id: one for one in members if one.update_id in seen.commits}

@@ -194,8 +194,8 @@ def test_once(settings: Settings) -> None:
     ("arguments", "code", "says"),
     [
         ((RUN, "--once"), 3, "Error: no Kafka broker answers at "),
-        ((), 2, "Error: name one run, as `rollbook watch RUN`"),
-        ((RUN, "--run", RUN), 2, "Error: name one run"),
+        ((), 2, "Error: a run, and only one, is wanted: name it, as `rollbook watch RUN`"),
+        ((RUN, "--run", RUN), 2, "Error: a run, and only one, is wanted"),
         ((RUN, "--interval", "0"), 2, "Error: "),
     ],
 )

@@ -177,9 +177,9 @@ def test_what_a_trainer_is_given(broker: str) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"lease_ms": "5"}, "lease_ms is a str, and must be a whole number from 0 on"),
-        ({"lease_ms": -1}, "lease_ms is -1, and must be a whole number from 0 on"),
-        ({"rank": None}, "rank is None, and must be a whole number from 0 on"),
+        ({"lease_ms": "5"}, "lease_ms is a str: give a whole number from 0 on"),
+        ({"lease_ms": -1}, "lease_ms is -1: give a whole number from 0 on"),
+        ({"rank": None}, "rank is None: give a whole number from 0 on"),
     ],
 )
 def test_options_of_trainers(kind: type[Any], options: dict[str, Any], said: str) -> None:
@@ -189,7 +189,7 @@ def test_options_of_trainers(kind: type[Any], options: dict[str, Any], said: str
 
 
 def test_what_a_trainer_does_without_a_broker_is_one_of_three() -> None:
-    with pytest.raises(RollbookError, match="on_unavailable is wiat, and must be one of stop, wait, proceed_unres"):
+    with pytest.raises(RollbookError, match="on_unavailable is wiat: give one of stop, wait, proceed_unres"):
         Trainer(Settings("127.0.0.1:1"), "run-0", "l0", on_unavailable="wiat")  # type: ignore[arg-type]
 
 

@@ -463,7 +463,7 @@ def test_by_command_from_a_file(story: Story, tmp_path: Path, capsys: pytest.Cap
         (["--artifact", "weights"], "no policy with the artifact weights"),
         ([], "either --policy VERSION or --artifact HASH"),
         (["--policy", "1", "--artifact", "weights-1"], "either --policy VERSION or --artifact HASH"),
-        (["--policy", "1", "decisions:0:-"], "name one range of t.lifecycle"),
+        (["--policy", "1", "decisions:0:-"], "name one of t.lifecycle"),
         (["--policy", "1", "lifecycle:0:-9"], "the run has no policy 1 below offset 9, only version 0"),
         (
             ["--policy", "1", "lifecycle:0:5-"],
