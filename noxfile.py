@@ -49,7 +49,7 @@ _fresh: set[Path] = set()
 def install(session: nox.Session, extra: str) -> None:
     """The wheel with one extra: what pip says, what can be imported, and a small round."""
     wheel = built(session)
-    session.install("--compile-bytecode", f"rollbook[{extra}] @ {wheel.as_uri()}" if extra else str(wheel))
+    session.install(f"rollbook[{extra}] @ {wheel.as_uri()}" if extra else str(wheel))
     session.run("uv", "pip", "check", external=True)
     session.chdir(session.create_tmp())
     session.run("python", str(CHECK), str(DATA), *filter(None, [extra]))
