@@ -80,5 +80,5 @@ def test_before_the_first_update_the_page_says_what_it_does_not_know(capsys: pyt
 
 @pytest.mark.parametrize(("named", "run"), [(None, None), ("a", "a")])
 def test_one_run_is_named_one_way(named: str | None, run: str | None) -> None:
-    with pytest.raises(BadInput, match="name one run"):
+    with pytest.raises(BadInput, match="a run, and only one, is wanted"):
         freshness(named, run)
