@@ -19,6 +19,7 @@ from rollbook.schemas.codec import decode, decode_as
 from rollbook.schemas.partition import partition_of
 from rollbook.schemas.records.common import Lifecycle
 from rollbook.schemas.records.decision import Decision, ItemDecision, Outcome
+from rollbook.tests.nightly import NIGHTLY
 
 BIN = Path(sys.executable).parent
 
@@ -128,27 +129,29 @@ def start_demo(folder: Path, *options: str, servers: str | None = None) -> "subp
     )
 
 
-def two_demos(folder: Path, servers: str) -> tuple[FinishedDemo, FinishedDemo]:
-    """Two demos side by side: of seed 0 on a broker of its own, of seed 1 on the cluster `servers`."""
-    folders = (folder / "own-broker", folder / "existing-cluster")
-    running = (start_demo(folders[0]), start_demo(folders[1], "--seed", "1", servers=servers))
+def demos_of(folder: Path, servers: str) -> tuple[FinishedDemo, ...]:
+    """A demo of seed 1 on the cluster `servers`, and each night before it, at its side, one of seed 0 on a broker of
+    its own."""
+    alone, beside = folder / "own-broker", folder / "existing-cluster"
+    running = {1: (beside, start_demo(beside, "--seed", "1", servers=servers))}
+    if NIGHTLY:
+        running = {0: (alone, start_demo(alone)), **running}
     try:
-        said = [process.communicate() for process in running]
+        said = {seed: process.communicate() for seed, (_, process) in running.items()}
     finally:
-        for process in running:
+        for _, process in running.values():
             process.kill()
-    first, second = (
-        FinishedDemo(folders[seed], seed, process.returncode, *said[seed]) for seed, process in enumerate(running)
+    return tuple(
+        FinishedDemo(where, seed, process.returncode, *said[seed]) for seed, (where, process) in running.items()
     )
-    return first, second
 
 
-def once(folder: Path, servers: str) -> tuple[FinishedDemo, FinishedDemo]:
-    """`two_demos`, run by the first who asks; the processes that share the tests out wait for it and read it up."""
+def once(folder: Path, servers: str) -> tuple[FinishedDemo, ...]:
+    """`demos_of`, run by the first who asks; the processes that share the tests out wait for it and read it up."""
     with (folder / "demos.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = folder / "demos.json"
-        kept = TypeAdapter(tuple[FinishedDemo, FinishedDemo])
+        kept = TypeAdapter(tuple[FinishedDemo, ...])
         if not done.exists():
-            done.write_bytes(kept.dump_json(two_demos(folder, servers)))
+            done.write_bytes(kept.dump_json(demos_of(folder, servers)))
         return kept.validate_json(done.read_bytes())

@@ -26,13 +26,14 @@ from rollbook.schemas.records.policy import Activate, ActivationAck, EvidenceKin
 from rollbook.schemas.records.rollout import Generated, GenerationFailed, GenerationFailure, Purpose
 from rollbook.schemas.records.run import RunConfigured
 from rollbook.tests.demo.finished import BIN, FinishedDemo, start_demo
+from rollbook.tests.nightly import nightly
 from rollbook.tests.recount import Codec, check_decisions, figures, read_topic
 
 CONFIG = DemoConfig()
 STEPS = CONFIG.updates * CONFIG.steps_per_update
 UNDONE = 2
 
-Demos = tuple[FinishedDemo, FinishedDemo]
+Demos = tuple[FinishedDemo, ...]
 
 
 def recounted(demo: FinishedDemo) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def recounted(demo: FinishedDemo) -> dict[str, Any]:
     return figures(demo.run_id, lifecycle, decisions, codec)
 
 
-def test_both_end_well_and_every_bundle_passes(demos: Demos) -> None:
+def test_it_ends_well_and_every_bundle_passes(demos: Demos) -> None:
     for demo in demos:
         said = f"Replay: {STEPS} bundles of {STEPS} steps: all pass; {UNDONE} updates were rolled back and have none."
         assert said in demo.output
@@ -56,6 +57,7 @@ def test_its_figures_are_those_of_an_independent_recount(demo: FinishedDemo) -> 
     assert demo.summary["figures"] == recounted(demo)
 
 
+@nightly("another whole demo")
 def test_the_commands_that_it_prints_bring_its_log_back(demos: Demos) -> None:
     demo = demos[0]
     *commands, stop = demo.commands
@@ -190,6 +192,7 @@ def test_what_failed_or_was_lost_is_generated_again_in_a_new_group(demo: Finishe
     assert whole == {e.row for version in range(CONFIG.updates) for e in episodes_due_at(CONFIG, version)}
 
 
+@nightly("another whole demo")
 def test_the_two_demos_had_nothing_in_common(demos: Demos) -> None:
     one, other = demos
     assert one.run_id != other.run_id

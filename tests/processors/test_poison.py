@@ -21,6 +21,7 @@ from rollbook.processors.ledger.fold import Folded, Ledger, SourceRecord
 from rollbook.schemas.partition import partition_of
 from rollbook.tests import recount
 from rollbook.tests.conftest import PARTITIONS
+from rollbook.tests.nightly import often
 from rollbook.tests.processors import poisoned
 from rollbook.tests.processors.hosting import SESSION_TIMEOUT_MS
 from rollbook.tests.processors.test_host import _ack, _await, _configured
@@ -129,9 +130,9 @@ def test_another_clients_partitioner_puts_records_where_their_runs_do_not_lie(se
 
 
 def test_a_backlog_of_maximal_records_is_worked_off(settings: Settings) -> None:
-    rewards = [poisoned.maximal_rewards(RUN, number) for number in range(1, 11)]
+    rewards = [poisoned.maximal_rewards(RUN, number) for number in range(1, often(each_time=5, each_night=11))]
     assert all(LIFECYCLE_MAX_BYTES * 0.9 < len(value) <= LIFECYCLE_MAX_BYTES for value in rewards)
-    noise = [bytes([number]) * LIFECYCLE_MAX_BYTES for number in range(10)]
+    noise = [bytes([number]) * LIFECYCLE_MAX_BYTES for number in range(len(rewards))]
     sent = [_configured(RUN), *chain.from_iterable(zip(rewards, noise, strict=True)), _ack(RUN, 1)]
     produce(settings, ((*PLACE, value) for value in sent))
     seen: list[watch.Event] = []

@@ -19,6 +19,7 @@ from rollbook.schemas.records.decision import Decision, Outcome
 from rollbook.schemas.records.ledger import PolicyState, TrajectoryState, TrajectoryStatus, UpdateState, UpdateStatus
 from rollbook.schemas.records.run import LagUnit
 from rollbook.schemas.records.update import ClaimOrder, Reserve, ReserveMode
+from rollbook.tests.nightly import often
 from rollbook.tests.processors.history import History, refold
 from rollbook.tests.processors.state import (
     Topic,
@@ -37,7 +38,12 @@ DEEP = st.integers(0, 2**32).map(deep)
 WALKS = SHORT | DEEP | DEEP
 """Each element drives one act; short walks shrink well, but what matters happens late."""
 
-quick = settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(
+    max_examples=often(each_time=25, each_night=200),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 UNCHANGING = (Outcome.REJECTED, Outcome.DUPLICATE, Outcome.INVALID, Outcome.UNDECODABLE)
 
 

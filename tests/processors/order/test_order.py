@@ -7,6 +7,7 @@ import pytest
 
 from rollbook.processors.ledger.fold import HANDLERS
 from rollbook.schemas.records.run import RunConfigured
+from rollbook.tests.nightly import NIGHTLY, often
 from rollbook.tests.processors.order.alphabet import ALPHABET, STARTS
 from rollbook.tests.processors.order.explore import Explored, explore, explore_pairs
 from rollbook.tests.processors.order.pairs import PAIRS, Pair, explaining
@@ -33,14 +34,14 @@ def test_orders_end_differently_by_the_pairs_of_the_table_and_by_each_of_them_an
                 shown.update(rows)
         assert [waiting for end in set(explored.ends.values()) for waiting in waiting_in_vain(end)] == [], name
     assert unexplained[:3] == []
-    assert [str(pair) for pair in PAIRS if pair not in shown] == []
+    assert not NIGHTLY or [str(pair) for pair in PAIRS if pair not in shown] == []
 
 
 def every_order() -> Iterator[tuple[str, Explored]]:
-    """Each history in every order, and any two records from each start."""
-    for scenario in MIXED:
+    """Each history in every order, and any two records from each start; by day a share of them."""
+    for scenario in often(MIXED[::3], MIXED):
         yield scenario.name, explore(scenario.begun(), scenario.steps, scenario.then)
-    for start, begin in STARTS.items():
+    for start, begin in often(tuple(STARTS.items())[:1], tuple(STARTS.items())):
         yield start, explore_pairs(begin(), ALPHABET)
 
 

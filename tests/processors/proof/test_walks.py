@@ -4,6 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rollbook.tests.nightly import often
 from rollbook.tests.processors.history import refold
 from rollbook.tests.processors.proof import walks
 from rollbook.tests.processors.proof.compare import ProvenLog
@@ -12,7 +13,12 @@ from rollbook.tests.processors.proof.rebuild import check_rebuild
 SHORT = st.lists(st.binary(min_size=walks.ROLLS, max_size=walks.ROLLS), max_size=40)
 DEEP = st.integers(0, 2**32).map(walks.deep)
 
-quick = settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(
+    max_examples=often(each_time=50, each_night=400),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 
 
 @quick

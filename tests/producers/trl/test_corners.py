@@ -1,6 +1,7 @@
 """Corners of the synchronous trainer: rows that are refused, without a reward, hidden or a tool's; evaluation, a stream
 of prompts, a buffer that is not used up."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ from rollbook.tests.producers.trl.replayed import replays
 from rollbook.tests.producers.trl.sampler import Sampler, masking
 from rollbook.tests.producers.trl.tiny import Shape, datasets, fingerprint, make, transformers, vowels
 from rollbook.tests.producers.world import PATIENT
+
+ALL = bool(os.environ.get("ROLLBOOK_TRL_ALL"))
 
 
 def ledger(settings: Settings, enforcement: Enforcement = Enforcement.GATE, **limits: Any) -> LedgerRun:
@@ -203,7 +206,7 @@ def test_a_buffer_without_any_reward_is_no_update(processed: Settings, tmp_path:
     assert refusals(processed, run) == []
 
 
-@pytest.mark.parametrize("enforcement", list(Enforcement))
+@pytest.mark.parametrize("enforcement", list(Enforcement) if ALL else [Enforcement.GATE])
 def test_completions_that_were_cut_off_are_dropped(
     processed: Settings, tmp_path: Path, enforcement: Enforcement
 ) -> None:
@@ -228,7 +231,7 @@ def test_completions_that_were_cut_off_are_dropped(
     check_replay(run, tmp_path / "bundles", shape)
 
 
-@pytest.mark.parametrize("enforcement", list(Enforcement))
+@pytest.mark.parametrize("enforcement", list(Enforcement) if ALL else [Enforcement.GATE])
 def test_a_training_that_ends_within_a_buffer_releases_what_it_did_not_use(
     processed: Settings, tmp_path: Path, enforcement: Enforcement
 ) -> None:

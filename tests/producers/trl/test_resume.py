@@ -66,7 +66,7 @@ def test_a_training_that_is_killed_anywhere_and_more_than_once_leaves_a_consiste
     check_consistent(processed, run_id)
 
 
-@pytest.mark.parametrize("enforcement", list(Enforcement))
+@pytest.mark.parametrize("enforcement", list(Enforcement) if ALL else [Enforcement.GATE])
 def test_what_was_trained_after_the_checkpoint_is_undone_and_what_is_in_its_weights_is_not(
     processed: Settings, tmp_path: Path, enforcement: Enforcement
 ) -> None:
