@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from rollbook.infra.cli import app
+from rollbook.infra.command import app
 from rollbook.infra.lazy import MountKind
 from rollbook.infra.mounts import MOUNTS
 from rollbook.infra.reference.markdown import code, page, table
@@ -27,7 +27,7 @@ def commands() -> str:
                 blocks += [f"## rollbook {mount.name}", *_command(command)]
     return page(
         "Commands",
-        "From the commands themselves (`infra/cli.py` lists them); each also has `--help`.",
+        "From the commands themselves (`infra/mounts.py` lists them); each also has `--help`.",
         str(app.info.epilog),
         *blocks,
     )

@@ -4,7 +4,7 @@ import inspect
 import re
 from collections.abc import Iterator
 
-from rollbook.infra import cli
+from rollbook.infra import command
 from rollbook.infra import settings as leaf
 from rollbook.infra.reference.markdown import code, fenced, page, table
 
@@ -78,7 +78,7 @@ def settings() -> str:
 
 
 def _rows() -> Iterator[tuple[str, str, str]]:
-    named = {name for module in (leaf, cli) for name in _VARIABLE.findall(inspect.getsource(module))}
+    named = {name for module in (leaf, command) for name in _VARIABLE.findall(inspect.getsource(module))}
     if named != _MEANINGS.keys():
         raise LookupError(f"the page of the settings and the code differ in {sorted(named ^ _MEANINGS.keys())}")
     for name, meaning in _MEANINGS.items():

@@ -18,9 +18,11 @@ from rollbook.replay.engine.linked import members, named_by
 from rollbook.replay.engine.locate import Coordinates, coordinates
 from rollbook.replay.engine.result import Divergence, ReplayReport, Verdict, overall
 from rollbook.replay.engine.selection import Selection
-from rollbook.replay.history.progress import Watch as Told
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.text import visible
+
+Told = Callable[[str, int, int], None]
+"""Hears what is being done, how much of it is done, and how much there is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,10 @@
 """What the command writes: any text, in any locale; and an output that takes no more ends it in order."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -74,3 +76,25 @@ def test_ascii_alone_shows_the_rest_escaped() -> None:
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (1, b"not running (data in /nowhere/\\xe9)\n", b"")
+
+
+def test_an_interruption_while_it_is_imported_is_quiet() -> None:
+    """Whatever it does just then; how long that takes is measured, and hit in its middle."""
+    began = time.monotonic()
+    subprocess.run(command("--version"), capture_output=True, check=True)
+    took = time.monotonic() - began
+    for share in (0.3, 0.5, 0.7, 0.9):
+        started = subprocess.Popen(
+            command("--version"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: signal.signal(
+                signal.SIGINT, signal.default_int_handler
+            ),  # a job in the background has none
+        )
+        time.sleep(took * share)
+        started.send_signal(signal.SIGINT)
+        _, told = started.communicate(timeout=60)
+        assert "rollbook/infra" not in told, told  # the interpreter itself may be interrupted before it comes to us
+        assert started.returncode in (0, 130, -signal.SIGINT)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from rollbook.infra import cli
+from rollbook.infra import command as cli
 from rollbook.tests.replay.reseal import Json, edit_bundle
 
 BUNDLES = Path(__file__).parents[1] / "data" / "bundles-1.0.0"

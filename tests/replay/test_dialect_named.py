@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from rollbook.infra import cli
+from rollbook.infra import command as cli
 from rollbook.tests.replay.reseal import Json, edit_bundle
 from rollbook.tests.replay.test_conventions import VERL, flat, named, part_of_cohort, rollout, step
 

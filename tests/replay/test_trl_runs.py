@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from rollbook.infra import cli
+from rollbook.infra import command as cli
 from rollbook.replay.bundle.model import Producer, StageId
 from rollbook.replay.bundle.reading.cohort import read_cohort, validate
 from rollbook.replay.bundle.redaction import Redactor

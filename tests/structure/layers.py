@@ -22,7 +22,7 @@ LAYERS = {
         "avro_types", "codec",
     ),
     "producers": (
-        "remedies", "errors", "identity", "arrays", "redaction", "sending", "reading", "updates", "clients",
+        "remedies", "errors", "given", "arrays", "identity", "redaction", "sending", "reading", "updates", "clients",
         "observing", "trl", "trl.asynchronous",
     ),
     "processors": (
@@ -37,9 +37,9 @@ LAYERS = {
         "survivorship", "histories", "commands",
     ),
     "infra": (
-        "settings", "output", "outcome", "lazy", "mounts", "cli", "topics", "broker", "dead_letters", "looking",
-        "watching", "monitoring", "demo.config", "demo.learning", "demo.processes", "demo.telling", "demo.cluster",
-        "demo.interrupt", "demo.run", "demo.summary", "demo.table", "doctor", "commands", "reference",
+        "settings", "output", "outcome", "lazy", "mounts", "command", "cli", "topics", "broker", "dead_letters",
+        "looking", "watching", "monitoring", "demo.config", "demo.learning", "demo.processes", "demo.telling",
+        "demo.cluster", "demo.interrupt", "demo.run", "demo.summary", "demo.table", "doctor", "commands", "reference",
     ),
 }  # fmt: skip
 
