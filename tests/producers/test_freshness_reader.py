@@ -1,9 +1,7 @@
 """What a worker is told of the room that is left, on the real broker; and that it never waits for it."""
 
-import re
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -87,19 +85,3 @@ def test_it_goes_on_with_a_run_that_begins_after_it(settings: Settings) -> None:
             while reader.latest is None or reader.latest.sequence < started:
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
-
-
-def test_the_example_in_the_documentation_runs(run: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROLLBOOK_BOOTSTRAP_SERVERS", run.settings.bootstrap_servers)
-    monkeypatch.setenv("ROLLBOOK_TOPIC_PREFIX", run.settings.topic_prefix)
-    page = (Path(__file__).parents[2] / "docs" / "freshness.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-
-    class GeneratedError(Exception):
-        """A group was begun."""
-
-    def generate_a_group() -> None:
-        raise GeneratedError
-
-    with pytest.raises(GeneratedError):
-        exec(example.replace("my-run", run.run_id), {"generate_a_group": generate_a_group})
