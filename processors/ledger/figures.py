@@ -74,9 +74,7 @@ class AtTheGate:
 
 def looked_at(run: Run) -> None:
     """Note that all there is to count of the decision under way was counted."""
-    if SINCE in run.tallies:
-        _begin_anew_behind_a_gap(run)
-    if SINCE in run.tallies:
+    if SINCE in run.tallies and not _begun_anew_behind_a_gap(run):
         _put(run, THROUGH, run.head.sequence + 1)
 
 
@@ -88,7 +86,7 @@ def versions(run: Run) -> set[int]:
 def _add(run: Run, names: Counter[str]) -> None:
     if not names:
         return
-    _begin_anew_behind_a_gap(run)
+    _begun_anew_behind_a_gap(run)
     if SINCE not in run.tallies:
         _put(run, SINCE, run.head.sequence + 1)
         _put(run, THROUGH, run.head.sequence)
@@ -105,12 +103,14 @@ def _put(run: Run, name: str, count: int) -> None:
     run.tallies.put(name, Tally.trusted(name=name, count=count))
 
 
-def _begin_anew_behind_a_gap(run: Run) -> None:
+def _begun_anew_behind_a_gap(run: Run) -> bool:
     through = run.tallies.get(THROUGH)
-    if through is None or through.count != run.head.sequence:
-        for tally in run.tallies.values():
-            if is_figure(tally.name):
-                run.tallies.drop(tally.name)
+    if through is not None and through.count == run.head.sequence:
+        return False
+    for tally in run.tallies.values():
+        if is_figure(tally.name):
+            run.tallies.drop(tally.name)
+    return True
 
 
 def _outdated(run: Run) -> list[int]:

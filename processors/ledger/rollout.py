@@ -28,8 +28,8 @@ def dispatched(run: Run, record: Dispatched, at: At) -> Verdict:
     refused = _refused(run, {record.policy})
     if refused is not None:
         return Verdict(Outcome.REJECTED, refused, subject=subject("trajectory", record.identity.trajectory_id))
-    begun = _new(record.identity, {record.policy}, at)
-    fresh, reason = _untainted(run, begun.but(status=_through(run, NONE, Event.DISPATCHED)), found.reason)
+    begun = _new(record.identity, {record.policy}, at, status=_through(run, NONE, Event.DISPATCHED))
+    fresh, reason = _untainted(run, begun, found.reason)
     fresh, trained = _trained_already(run, fresh, ())
     run.trajectories.put(fresh.trajectory_id, fresh)
     over = fresh.status is not TrajectoryStatus.DISPATCHED
@@ -142,6 +142,7 @@ def _new(
     policies: set[PolicyRef],
     at: At,
     *,
+    status: TrajectoryStatus = TrajectoryStatus.DISPATCHED,
     apart: str = "",
     purpose: Purpose = Purpose.TRAIN,
     active_tokens: int = 0,
@@ -149,7 +150,7 @@ def _new(
 ) -> TrajectoryState:
     return TrajectoryState.trusted(  # all of it comes from a validated record
         trajectory_id=identity.trajectory_id,
-        status=TrajectoryStatus.DISPATCHED,
+        status=status,
         revision=1,
         group_id=identity.group_id,
         sample_index=identity.sample_index,
