@@ -110,6 +110,10 @@ RESERVED: Mapping[str, str] = {
 """The librdkafka settings that are not to be given, each with the reason."""
 _SECRET = re.compile(r"password|passphrase|secret|jaas|\.pem$|oauthbearer\.config|kinit\.cmd")
 _MANUAL = "librdkafka's CONFIGURATION.md"
+_SERVER = re.compile(
+    r"((plaintext|ssl|sasl_plaintext|sasl_ssl)://)?(\[[0-9a-f:.%]+\]|[^\s:/\[\]]+)(:(?P<port>\d{1,5}))?", re.IGNORECASE
+)
+_HIGHEST_PORT = 65_535
 _KAFKA_NAME = re.compile(r"[a-z0-9]+(\.[a-z0-9]+)*|log_level", re.ASCII)
 
 # Kafka's own rule for a topic's name, of which the prefix is the beginning.
@@ -136,7 +140,7 @@ class Settings:
     def __post_init__(self) -> None:
         _check(SERVERS_VARIABLE, self.bootstrap_servers, DEFAULT_BOOTSTRAP_SERVERS)
         _check(PREFIX_VARIABLE, self.topic_prefix, DEFAULT_TOPIC_PREFIX)
-        if not self.bootstrap_servers.isprintable():
+        if not all(map(_is_server, filter(None, map(str.strip, self.bootstrap_servers.split(","))))):
             raise BadInput(
                 f"{SERVERS_VARIABLE} is {_quoted(self.bootstrap_servers)}, which names no host: set it to HOST:PORT, "
                 f"several with commas, such as {DEFAULT_BOOTSTRAP_SERVERS}"
@@ -351,6 +355,12 @@ def _without(secret: str, text: str) -> str:
     if len(secret) < _SHORTEST_WITHIN_WORDS:
         return re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", "***", text)
     return text.replace(secret, "***")
+
+
+def _is_server(text: str) -> bool:
+    """Whether it has the form that librdkafka takes, with a port that there can be; its name is not looked up."""
+    found = _SERVER.fullmatch(text)
+    return found is not None and text.isprintable() and int(found["port"] or 0) <= _HIGHEST_PORT
 
 
 def _is_secret(setting: str) -> bool:

@@ -154,6 +154,23 @@ def test_a_refusal_that_repeats_a_secret_is_told_without_it() -> None:
     assert "does not let us in (no such token ***)" in str(settings.unreachable([told], 5))
 
 
+@pytest.mark.parametrize(
+    "servers",
+    ["127.0.0.1:99999", "http://kafka:9092", "kafka:port", "kafka:9092/topic", "a:1,b:", "::1", "kafka 1:9092"],
+)
+def test_what_names_no_server_is_told_before_anything_waits_for_it(servers: str) -> None:
+    with pytest.raises(BadInput, match="which names no host: set it to HOST:PORT, several with commas, such as 127"):
+        Settings(servers)
+
+
+@pytest.mark.parametrize(
+    "servers",
+    ["kafka", "kafka_1.local:9092", "[::1]:9092", "SASL_SSL://b-1.example.org:9096", "a:1, b:2,", "10.0.0.1:1"],
+)
+def test_what_librdkafka_takes_for_servers_is_taken(servers: str) -> None:
+    assert Settings(servers).bootstrap_servers == servers
+
+
 def test_a_short_secret_is_not_shown_by_what_is_left_out_of_words() -> None:
     settings = Settings.from_env({**SCRAM, "ROLLBOOK_KAFKA_SASL_PASSWORD": "p"})
     assert settings.hidden("sasl_plaintext: password p refused") == "sasl_plaintext: password *** refused"
