@@ -13,7 +13,6 @@ from itertools import count
 from types import NoneType, UnionType
 from typing import Any, TypeAlias, Union, get_args, get_origin
 
-from annotated_types import MaxLen, MinLen
 from pydantic.fields import FieldInfo
 
 from rollbook.schemas import types
@@ -100,9 +99,9 @@ class _Text:
         yield from (f"        {line}" for line in self._value(FieldInfo.from_annotation(get_args(kind)[0]), one))
         yield from (f"        {into}.append({one})", "    if data[at]: raise Doubt", "    at += 1")
         for limit in limits:
-            if isinstance(limit, MinLen):
+            if hasattr(limit, "min_length"):
                 yield f"if len({into}) < {limit.min_length}: raise Doubt"
-            elif isinstance(limit, MaxLen):
+            elif hasattr(limit, "max_length"):
                 yield f"if len({into}) > {limit.max_length}: raise Doubt"
             else:
                 raise Unsupported(str(limit))
