@@ -297,9 +297,9 @@ def test_create_and_describe(
     assert run(["topics", "create"]) == 0
     assert run(["topics", "describe"]) == 0
     assert "LogAppendTime" in capsys.readouterr().out
-    with monkeypatch.context() as hostile:  # what would be markup in a title is data
+    with monkeypatch.context() as hostile:  # what would be markup in a title is no server
         hostile.setenv("ROLLBOOK_BOOTSTRAP_SERVERS", f"{broker},[/x]")
-        assert run(["topics", "describe"]) == 0
-        assert f"{broker},[/x]" in capsys.readouterr().out
+        assert run(["topics", "describe"]) == 2
+        assert "which names no host" in one_line(capsys.readouterr().err)
     assert run(["topics", "create", "--partitions", "4"]) == 2
     assert "partitions is 3, wanted 4" in one_line(capsys.readouterr().err)
