@@ -49,7 +49,7 @@ class ReserveItem(Part):
 class Claim(Part):
     """Lets the ledger choose whole groups."""
 
-    max_groups: Positive = Field(le=MAX_ITEMS, description="Most groups to take.")
+    max_groups: Positive = Field(description="Most groups to take.")
     order: ClaimOrder = Field(description="oldest or freshest behavior version first, then offset.")
 
 
