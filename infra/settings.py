@@ -114,6 +114,8 @@ _SERVER = re.compile(
     r"((plaintext|ssl|sasl_plaintext|sasl_ssl)://)?(\[[0-9a-f:.%]+\]|[^\s:/\[\]]+)(:(?P<port>\d{1,5}))?", re.IGNORECASE
 )
 _HIGHEST_PORT = 65_535
+_OF_PYTHON = ("logger", "default.topic.config")
+"""What Python's client takes objects for, and no texts."""
 _KAFKA_NAME = re.compile(r"[a-z0-9]+(\.[a-z0-9]+)*|log_level", re.ASCII)
 
 # Kafka's own rule for a topic's name, of which the prefix is the beginning.
@@ -330,7 +332,8 @@ def _check_kafka(given: tuple[tuple[str, str], ...]) -> None:
                 f"{_quoted(name)} ({variable_for(name)}, or a line of {FILE_VARIABLE}) is not to be set: "
                 f"{RESERVED[name]}; remove it"
             )
-        if not _KAFKA_NAME.fullmatch(name) or not "".join(value.splitlines()).isprintable():  # a PEM has lines
+        is_name = _KAFKA_NAME.fullmatch(name) and name not in _OF_PYTHON
+        if not is_name or not "".join(value.splitlines()).isprintable():  # a PEM has lines
             raise BadInput(f"{_quoted(name)} is no librdkafka setting with a text for its value: see {_MANUAL}")
     from confluent_kafka import Consumer, KafkaException, Producer
 
