@@ -10,7 +10,6 @@ steps lies in the folder, too: under the first update it is undone with it, and 
 """
 
 import logging
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -95,7 +94,7 @@ def read(folder: Path) -> tuple[Saved, tuple[ObservedRow, ...]]:
     try:
         with np.load(folder / ROWS, allow_pickle=False) as arrays:
             rows = _unpacked(arrays)
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as problem:
+    except Exception as problem:  # whatever the bytes are by now
         raise NotOurs(
             f"{folder / ROWS} cannot be read ({type(problem).__name__}): resume from another checkpoint"
         ) from None

@@ -7,6 +7,7 @@ from pydantic import Field, ValidationError
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.common import LearnerRef
 from rollbook.schemas.records.decision import ItemDecision
+from rollbook.schemas.text import visible
 from rollbook.schemas.types import Count, Id, Part, RunId
 
 
@@ -38,7 +39,7 @@ class UpdateHandle(Part):
             return cls.model_validate_json(text)
         except ValidationError as problem:
             first = problem.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"]) or "text"
+            where = visible(".".join(str(part) for part in first["loc"]) or "text")
             raise BadInput(
                 f"this is no handle of an update: {where}: {first['msg']}; hand over update.handle()"
             ) from None

@@ -196,7 +196,10 @@ def anchor(data: bytes) -> bool:
 
         passed = told(audit)
         with_its_own = told(lambda: _audited(file))
-    assert not with_its_own or changed == of_anchor, "a seal was changed, and its own audit passed"
+    is_figure = (
+        b'"tally","figure: ' in key
+    )  # held against the audit's own only where both count since the same decision
+    assert is_figure or not with_its_own or changed == of_anchor, "a seal was changed, and its own audit passed"
     return bool(passed)
 
 

@@ -119,8 +119,11 @@ class Guard:
         """The form's answer; the token is compared only where a page of ours sent it."""
         if is_from_elsewhere(request.headers.get("Origin"), request.headers.get("Host")):
             raise Refused(HTTPStatus.FORBIDDEN, "sent by a page of another site: sign in at /login of the dashboard")
-        async with asyncio.timeout(FORM_S):
-            form = await request.post()
+        try:
+            async with asyncio.timeout(FORM_S):
+                form = await request.post()
+        except (ValueError, LookupError, RuntimeError, AssertionError):  # a library's words for what is no form
+            raise Refused(HTTPStatus.BAD_REQUEST, "a form that does not read: sign in at /login") from None
         given = form.get("token", "")
         if self._access.token is None or (isinstance(given, str) and self._access.is_token(given.strip())):
             return self.signed_in(request)
