@@ -9,7 +9,7 @@ from hashlib import sha256
 from io import StringIO
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory, mkdtemp
+from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 import fastavro
@@ -214,11 +214,20 @@ def _anchor_rows() -> list[bytes]:
     return [len(row["key"]).to_bytes(2, "big") + row["key"] + row["value"] for row in rows]
 
 
+_kept: list["TemporaryDirectory[str]"] = []
+"""Removed when the process ends."""
+
+
+def _kept_folder() -> Path:
+    _kept.append(TemporaryDirectory(prefix="rollbook-fuzz-"))
+    return Path(_kept[-1].name)
+
+
 @cache
 def _materialized() -> tuple[Any, Any, Path]:
     """A recorded run's bundles, kept as long as the process lives."""
     log, settings = read_log(Story.GATE), settings_of(Story.GATE)
-    folder = Path(mkdtemp(prefix="rollbook-fuzz-"))
+    folder = _kept_folder()
     materialize(log, Wanted.of_run(Story.GATE.value, log, settings), folder)
     return log, settings, folder
 
@@ -350,7 +359,7 @@ def _checkpoint() -> Iterator[Path]:
 
 @cache
 def _written() -> Path:
-    folder = Path(mkdtemp(prefix="rollbook-fuzz-"))
+    folder = _kept_folder()
     policy = PolicyRef(version=5, artifact_hash="w")
     open_part = saved.OpenPart(update_id="u", rollout_id=4, steps=(("a", "b"),))
     of = saved.Saved(
