@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
@@ -38,7 +39,7 @@ class Worker:
     def __init__(self) -> None:
         self.rollout_buffer: queue.Queue[RolloutSample] = queue.Queue(4 * GROUP)
         self.metrics_queue: queue.Queue[dict[str, float]] = queue.Queue()
-        self._model = model()
+        self._model: Any = model()  # generate is typed otherwise in each version of transformers
         self._tokenizer = tokenizer()
         self._weights: dict[str, torch.Tensor] = {}
         self._version = 0

@@ -16,7 +16,7 @@ from rollbook.infra.doctor.facts import Level
 from rollbook.infra.doctor.look import look
 from rollbook.infra.settings import DEFAULT_BOOTSTRAP_SERVERS, SERVERS_VARIABLE, Settings
 from rollbook.infra.topics.topics import create_topics, describe_topics
-from rollbook.tests.test_layout import PARTS, ROOT
+from rollbook.tests.structure.tree import PARTS, ROOT
 
 
 def parse(text: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 from rollbook.infra.broker.ports import free_port
 from rollbook.infra.monitoring.files import File
 from rollbook.tests.infra.monitoring.promtool import tool
-from rollbook.tests.test_layout import ROOT
+from rollbook.tests.structure.tree import ROOT
 
 _PATIENCE_S = 60.0
 
