@@ -6,13 +6,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import fastavro
 
 from rollbook.replay.history.container import AnchorNote, Contents, Section, Total, contents_of
 from rollbook.replay.history.joined import gap_in, joined
-from rollbook.replay.history.parts import Cursor, Part, check_same, once, overlapping
+from rollbook.replay.history.measured import Measured
+from rollbook.replay.history.parts import Cursor, Part, broken, check_same, once, overlapping
 from rollbook.replay.history.source import Bounds, OutOfRange, StoredRecord, place_of
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.text import visible
@@ -194,7 +195,9 @@ class FileLog:
     def _take(self, path: Path) -> None:
         """Look through the file once: what it holds, and where."""
         file = self._open.enter_context(_opened(path))
-        blocks = _blocks(file, path)
+        measured = Measured(file, visible(path))
+        blocks = _blocks(measured, path)
+        measured.begin()
         contents, totals = contents_of(blocks.metadata, visible(path))
         self.contents.append(contents)
         parts = [Part(path, file, b"", one, total) for one, total in zip(contents.sections, totals, strict=True)]
@@ -221,8 +224,10 @@ class FileLog:
                 part.firsts.append(first["offset"])
                 seen += block.num_records
                 part.end = block.offset + block.size
+        except BadInput:
+            raise
         except Exception as error:  # truncated, or bytes that were changed
-            raise BadInput(f"{visible(path)} does not read to its end ({error!r}): export it again") from None
+            raise BadInput(f"{visible(path)} does not read to its end ({broken(error)}): export it again") from None
         if (part is not None and seen != part.total.records) or any(one.total.records for one in parts):
             raise BadInput(f"{visible(path)} was cut short: export it again")
 
@@ -263,9 +268,9 @@ def _opened(path: Path) -> IO[bytes]:
         raise _unreadable(path, fault) from None
 
 
-def _blocks(file: IO[bytes], path: Path) -> Any:
+def _blocks(file: IO[bytes] | Measured, path: Path) -> Any:
     try:
-        return fastavro.block_reader(file)
+        return fastavro.block_reader(cast(IO[bytes], file))
     except OSError as fault:
         raise _unreadable(path, fault) from None
     except Exception as error:  # whatever fastavro meets in a file that is no container

@@ -196,6 +196,13 @@ def check_same(one: _From, other: _From) -> None:
         )
 
 
+def broken(error: Exception) -> str:
+    """What a reader of containers met in bytes that were cut or changed, in words."""
+    if isinstance(error, EOFError | StopIteration):
+        return "it was cut short"
+    return f"bytes were changed: {visible(error)}" if str(error) else "bytes were changed"
+
+
 def _records(window: _Window, path: Path) -> Iterator[StoredRecord]:
     try:
         for row in fastavro.reader(cast(IO[bytes], window)):
@@ -206,5 +213,5 @@ def _records(window: _Window, path: Path) -> Iterator[StoredRecord]:
             return
     except Exception as error:  # bytes that were changed
         if not window.is_closed:
-            raise NotTheLog(f"{visible(path)} does not read to its end ({error!r}): export it again") from None
+            raise NotTheLog(f"{visible(path)} does not read to its end ({broken(error)}): export it again") from None
     raise LogClosed(visible(path))

@@ -2,6 +2,7 @@
 
 import errno
 import tracemalloc
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -267,9 +268,27 @@ def unfinished(data: bytes) -> bytes:
     return data[:at] + b"unfinished" + data[at + len(b"unfinished") :]
 
 
+def blown_up(data: bytes) -> bytes:
+    """Its records' first block unpacks to a thousand times its size."""
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    block = b"".join(packer.compress(bytes(1024 * 1024)) for _ in range(80)) + packer.flush()
+    header, mark, _ = data.partition(b"rollbook-history")
+    return header + mark + varint(1) + varint(len(block)) + block + mark
+
+
+def varint(number: int) -> bytes:
+    """As Avro writes a long that is not negative."""
+    digits, left = [], number << 1
+    while left > 0x7F:
+        digits.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes([*digits, left])
+
+
 @pytest.mark.parametrize(
     ("harm", "told"),
     [
+        (blown_up, "unpacks to more than 64 MiB"),
         (cut, "does not read to its end"),
         (last_block_gone, "was cut short"),
         (unfinished, "was never finished"),
