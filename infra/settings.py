@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import platformdirs
 
+from rollbook.infra.misspelled import is_of_kubernetes, meant_by
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 
 if TYPE_CHECKING:
@@ -70,7 +70,6 @@ VARIABLES = (
 )
 """All by name, but for those of librdkafka's settings."""
 _OURS = "ROLLBOOK_"
-_NEARLY = 0.65
 
 _PLACE = "the cluster has a variable of its own, ROLLBOOK_BOOTSTRAP_SERVERS"
 _READING = "rollbook reads committed records from the offsets that it knows"
@@ -258,22 +257,14 @@ def capture_variables(environ: Mapping[str, str] | None = None) -> Mapping[str, 
 def check_names(env: Mapping[str, str]) -> None:
     """Refuse what is a slip of the pen for one of our variables: its setting would silently not be in force.
 
-    A name that resembles none of ours is somebody else's business.
+    A name that resembles none of ours is somebody else's business, and so is what Kubernetes sets.
     """
     for name in env:
-        if name.startswith(_OURS) and name not in VARIABLES and not name.startswith(KAFKA_VARIABLE):
-            meant = _meant_by(name.removeprefix(_OURS))
+        known = name in VARIABLES or name.startswith(KAFKA_VARIABLE) or is_of_kubernetes(name)
+        if name.startswith(_OURS) and not known:
+            meant = meant_by(name, VARIABLES, KAFKA_VARIABLE)
             if meant:
                 raise BadInput(f"{_plain(name)} is no variable of rollbook: set {_plain(meant)} instead, or unset it")
-
-
-def _meant_by(rest: str) -> str:
-    """Compared is what comes after the beginning that all have."""
-    first, _, setting = rest.partition("_")
-    if setting and get_close_matches(first, ("KAFKA",), cutoff=_NEARLY):
-        return f"{KAFKA_VARIABLE}{setting}"
-    nearest = get_close_matches(rest, [name.removeprefix(_OURS) for name in VARIABLES], n=1, cutoff=_NEARLY)
-    return f"{_OURS}{nearest[0]}" if nearest else ""
 
 
 def cache_dir() -> Path:
@@ -293,7 +284,7 @@ def variable_for(setting: str) -> str:
 
 def _kafka_of_variables(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     for variable, value in env.items():
-        if variable.startswith(KAFKA_VARIABLE) and variable != FILE_VARIABLE:
+        if variable.startswith(KAFKA_VARIABLE) and variable != FILE_VARIABLE and not is_of_kubernetes(variable):
             if not value.strip():
                 raise BadInput(f"{_plain(variable)} is set but empty: unset it, or set it to a value")
             name = variable.removeprefix(KAFKA_VARIABLE).lower()

@@ -16,6 +16,7 @@ from rollbook.infra.broker.ports import free_port
 from rollbook.infra.cli import run
 from rollbook.infra.lazy import Mount, MountKind, Task
 from rollbook.infra.mounts import MOUNTS
+from rollbook.infra.settings import Settings
 from rollbook.schemas.errors import AnswerNo, BadInput, EnvironmentFault
 
 PRESENT = [mount for mount in MOUNTS if mount.exists()]
@@ -137,9 +138,24 @@ def test_a_misspelled_variable_is_told_with_what_was_meant(
     )
 
 
-def test_a_variable_of_somebody_else_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROLLBOOK_RUN", "my-run")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ROLLBOOK_RUN",
+        "ROLLBOOK_DASHBOARD_URL",
+        # What Kubernetes makes of Services called rollbook-dashboard, rollbook-data and rollbook-kafka.
+        "ROLLBOOK_DASHBOARD_PORT",
+        "ROLLBOOK_DATA_SERVICE_HOST",
+        "ROLLBOOK_KAFKA_SERVICE_HOST",
+        "ROLLBOOK_KAFKA_SERVICE_PORT_CLIENTS",
+        "ROLLBOOK_KAFKA_PORT",
+        "ROLLBOOK_KAFKA_PORT_9092_TCP_ADDR",
+    ],
+)
+def test_a_variable_of_somebody_else_is_left_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "tcp://10.0.0.1:9092")
     assert run(["--version"]) == 0
+    assert Settings.from_env().kafka == ()
 
 
 def test_help_imports_no_part_and_no_kafka_client() -> None:

@@ -37,9 +37,10 @@ LAYERS = {
         "survivorship", "histories", "commands",
     ),
     "infra": (
-        "settings", "output", "outcome", "lazy", "mounts", "command", "cli", "topics", "broker", "dead_letters",
-        "looking", "watching", "monitoring", "demo.config", "demo.learning", "demo.processes", "demo.telling",
-        "demo.cluster", "demo.interrupt", "demo.run", "demo.summary", "demo.table", "doctor", "commands", "reference",
+        "misspelled", "settings", "output", "outcome", "lazy", "mounts", "command", "cli", "topics", "broker",
+        "dead_letters", "looking", "watching", "monitoring", "demo.config", "demo.learning", "demo.processes",
+        "demo.telling", "demo.cluster", "demo.interrupt", "demo.run", "demo.summary", "demo.table", "doctor",
+        "commands", "reference",
     ),
 }  # fmt: skip
 
