@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Annotated, Any, Self
 
 import fastavro
+from fastavro.schema import to_parsing_canonical_form
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rollbook.infra.settings import Topic
@@ -36,6 +37,10 @@ _SYNC = b"rollbook-history"
 """Always the same: the same range gives the same bytes."""
 _BLOCK_BYTES = 256 * 1024
 
+CODEC = "deflate"
+_CODEC, _SCHEMA = "avro.codec", "avro.schema"
+"""Where a container says them of itself. Its reader believes them: another schema than ours makes it recurse or count
+without an end, another codec unpacks what was not measured."""
 RECORD = fastavro.parse_schema(
     {
         "type": "record",
@@ -213,7 +218,7 @@ def _append(file: IO[bytes], records: Iterable[StoredRecord], metadata: dict[str
         file,
         RECORD,
         map(_row, records),
-        codec="deflate",
+        codec=CODEC,
         sync_interval=_BLOCK_BYTES,
         metadata=metadata,
         sync_marker=_SYNC,
@@ -224,6 +229,8 @@ def contents_of(metadata: Mapping[str, str], place: str) -> tuple[Contents, tupl
     """What a file says it holds. Raises BadInput for one that is no export, of a newer format, or not finished."""
     if _HISTORY not in metadata:
         raise BadInput(f"{place} is no exported history: make one with `rollbook history export`")
+    if metadata.get(_CODEC) != CODEC or not _is_ours(metadata.get(_SCHEMA, "")):
+        raise _damaged(place, "its records are not of the schema and codec of exports")
     try:
         contents = Contents.model_validate_json(metadata[_HISTORY])
     except ValidationError as error:
@@ -236,6 +243,13 @@ def contents_of(metadata: Mapping[str, str], place: str) -> tuple[Contents, tupl
         raise BadInput(f"{place} is of format {contents.format}, and this rollbook reads up to {FORMAT}: upgrade it")
     totals = tuple(_totals(metadata.get(_TOTALS, _UNFINISHED), len(contents.sections), place))
     return contents, totals
+
+
+def _is_ours(schema: str) -> bool:
+    try:
+        return bool(to_parsing_canonical_form(json.loads(schema)) == to_parsing_canonical_form(RECORD))
+    except Exception:  # whatever fastavro meets in what is no schema
+        return False
 
 
 def _totals(text: str, sections: int, place: str) -> Iterator[Total]:

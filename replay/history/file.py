@@ -274,7 +274,9 @@ def _blocks(file: IO[bytes] | Measured, path: Path) -> Any:
     except OSError as fault:
         raise _unreadable(path, fault) from None
     except Exception as error:  # whatever fastavro meets in a file that is no container
-        raise BadInput(f"{visible(path)} is no Avro container file ({error}): give an exported history") from None
+        raise BadInput(
+            f"{visible(path)} is no Avro container file ({broken(error)}): give an exported history"
+        ) from None
 
 
 def _unreadable(path: Path, fault: OSError) -> BadInput:

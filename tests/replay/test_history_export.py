@@ -5,6 +5,7 @@ import tracemalloc
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -276,6 +277,29 @@ def blown_up(data: bytes) -> bytes:
     return header + mark + varint(1) + varint(len(block)) + block + mark
 
 
+def with_header(data: bytes, name: str, value: bytes) -> bytes:
+    """As if the container said this of itself."""
+    key = varint(len(name)) + name.encode()
+    at = data.index(key) + len(key)
+    with BytesIO(data[at:]) as rest:
+        length = int(str(fastavro.schemaless_reader(rest, "long", None)))
+        return data[:at] + varint(len(value)) + value + data[at + rest.tell() + length :]
+
+
+def endless(data: bytes) -> bytes:
+    """Its one block is an array of so many nulls that no memory holds them, in nine bytes."""
+    header, mark, _ = with_header(data, "avro.schema", b'{"type": "array", "items": "null"}').partition(
+        b"rollbook-history"
+    )
+    block = zlib.compress(varint(1 << 50) + varint(0), wbits=-zlib.MAX_WBITS)
+    return header + mark + varint(1) + varint(len(block)) + block + mark
+
+
+def other_codec(data: bytes) -> bytes:
+    """In which nobody measured what a block unpacks to."""
+    return with_header(data, "avro.codec", b"bzip2")
+
+
 def varint(number: int) -> bytes:
     """As Avro writes a long that is not negative."""
     digits, left = [], number << 1
@@ -289,6 +313,8 @@ def varint(number: int) -> bytes:
     ("harm", "told"),
     [
         (blown_up, "unpacks to more than 64 MiB"),
+        (endless, "not of the schema and codec of exports"),
+        (other_codec, "not of the schema and codec of exports"),
         (cut, "does not read to its end"),
         (last_block_gone, "was cut short"),
         (unfinished, "was never finished"),
