@@ -35,6 +35,32 @@ def test_it_installs_on_every_python_that_the_project_names(workflow: dict[str, 
     assert workflow["jobs"]["install"]["strategy"]["matrix"]["python"] == named == re.findall(r"3\.\d+", tried[1])
 
 
+def test_what_both_ends_of_the_ranges_are_tried_with_is_there() -> None:
+    text = (ROOT / "noxfile.py").read_text(encoding="utf-8")
+    told = re.findall(r"^(?:SHARE|LEFT_OUT) = \((.*)\)$", text, re.MULTILINE)
+    paths = [path for one in told for path in re.findall(r'"(tests/[^"]*)"', one)]
+    assert len(told) == 2
+    assert {f"tests/{part}" for part in ("schemas", "processors", "replay", "producers")} <= {*paths}
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_what_each_run_takes_a_share_of_is_run_whole_each_night(workflow: dict[str, Any]) -> None:
+    """The variables that tests ask for, and the programmes that are nothing but long."""
+    asking = re.compile(r'environ\.get\("(ROLLBOOK_(?:NIGHTLY|\w+_ALL))"\)')
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py")]
+    asked = {variable for text in texts for variable in asking.findall(text)}
+    whole, night = workflow["jobs"]["whole"], workflow["jobs"]["night"]
+    assert whole["if"] == night["if"] == "github.event_name == 'schedule' || github.event_name == 'workflow_dispatch'"
+    [tests] = [step for step in whole["steps"] if step.get("run") == "bash .ci/run"]
+    assert tests["env"] == dict.fromkeys(asked, "1")
+    assert asked == {"ROLLBOOK_NIGHTLY", "ROLLBOOK_TRL_ALL"}
+    runs = " ".join(night["strategy"]["matrix"]["run"])
+    long = ("fuzz", "processors.proof.run", "simulation.run")
+    assert [name for name in long if f"-m rollbook.tests.{name}" not in runs] == []
+    contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert [name for name in (*asked, "rollbook.tests.fuzz") if name not in contributing] == []
+
+
 def test_it_may_only_read_and_every_action_is_pinned(workflow: dict[str, Any]) -> None:
     assert workflow["permissions"] == {"contents": "read"}
     assert all("permissions" not in job for job in workflow["jobs"].values())
