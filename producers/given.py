@@ -4,12 +4,17 @@ as theirs, not met as an AttributeError deep in a client."""
 import math
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
 
 from rollbook.infra.settings import Settings
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.types import ContractViolation, called
 
+Number = np.integer[Any] | np.floating[Any]
+_LONGEST_S = 1_000_000.0
+"""Eleven days: who says for ever means no less, and a thread cannot wait for longer than a clock can tell."""
 _T = TypeVar("_T")
 _E = TypeVar("_E", bound=StrEnum)
 
@@ -39,12 +44,13 @@ def settings(value: Settings) -> Settings:
     return value
 
 
-def seconds(value: float, name: str) -> float:
-    """How long to wait. Raises BadInput."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        told = str(value) if isinstance(value, int | float) else called(value)
+def seconds(value: float | Number, name: str) -> float:
+    """How long to wait, also for ever. Raises BadInput."""
+    is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= math.inf:
+        told = str(value) if is_number else called(value)
         raise BadInput(f"{name} is {told}, and must be seconds from 0 on: give a number")
-    return value
+    return min(float(value), _LONGEST_S)
 
 
 def one_of(kind: type[_E], value: _E, name: str) -> _E:
@@ -56,9 +62,9 @@ def one_of(kind: type[_E], value: _E, name: str) -> _E:
         raise BadInput(f"{name} is {told[:100]}: give one of {', '.join(kind)}") from None
 
 
-def whole(value: int, name: str) -> int:
+def whole(value: int | np.integer[Any], name: str) -> int:
     """A whole number, from 0. Raises BadInput."""
-    if type(value) is not int or value < 0:
-        told = str(value) if type(value) is int else called(value)
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+        told = str(value) if type(value) is int or isinstance(value, np.integer) else called(value)
         raise BadInput(f"{name} is {told}: give a whole number from 0 on")
-    return value
+    return int(value)

@@ -14,7 +14,7 @@ from rollbook.infra.broker.daemon import (
     stop_daemon,
 )
 from rollbook.infra.broker.files import broker_files
-from rollbook.infra.broker.jvm import train
+from rollbook.infra.broker.training import train
 from rollbook.infra.looking.show import print_json
 from rollbook.infra.settings import DEFAULT_BOOTSTRAP_SERVERS
 from rollbook.replay.history.progress import begun

@@ -12,10 +12,12 @@ MAX_RECORDS = 5_000
 MAX_BYTES = 8 * 1024 * 1024
 MAX_FOLD_S = 0.050
 BEHIND = 500
-"""So many waiting records are more than one batch takes, whatever it does: the host is behind, and who waits for a
-decision waits for those before it."""
+"""Where so many records wait the host is behind, and who waits for a decision waits for those before it."""
 BEHIND_FOLD_S = 0.250
 """Then a transaction, of which the end must be waited for, holds more, and what changes again is written once."""
+MOST_CHANGES = 10_000
+"""Changes of rows with which a batch ends all the same: half of those for which a transaction gets another time-out,
+and with it a new producer. That costs more than a larger batch saves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +48,21 @@ def fold_batch(waiting: "deque[Message]", ledgers: dict[int, Ledger], clock: Clo
     batch = Batch()
     began = now = clock.monotonic()
     longest = BEHIND_FOLD_S if len(waiting) > BEHIND else MAX_FOLD_S
+    changes = 0
     while waiting and len(batch.folded) < MAX_RECORDS:
         message = waiting[0]
         value = message.value() or b""
-        if batch.folded and (batch.size + len(value) > MAX_BYTES or now - began > longest):
+        if batch.folded and (batch.size + len(value) > MAX_BYTES or now - began > longest or changes > MOST_CHANGES):
             break
         partition, offset = message.partition(), message.offset()
         assert partition is not None, "a consumed record has a partition"
         assert offset is not None, "a consumed record has an offset"
         key = message.key()
         record = SourceRecord(partition, offset, key.encode() if isinstance(key, str) else key, message.value())
+        ledger = ledgers[partition]
+        mark = ledger.journal.mark()
         try:
-            folded = ledgers[partition].fold(record)
+            folded = ledger.fold(record)
         except Exception as error:
             batch.failure = Failure(partition, offset, error)
             break
@@ -65,6 +70,7 @@ def fold_batch(waiting: "deque[Message]", ledgers: dict[int, Ledger], clock: Clo
         batch.folded.append((message, folded))
         batch.next_offsets[partition] = offset + 1
         batch.size += len(value)
+        changes += ledger.journal.mark() - mark
         before, now = now, clock.monotonic()
         run_id = folded.decision.run_id
         batch.run_seconds[run_id] = batch.run_seconds.get(run_id, 0.0) + now - before

@@ -16,7 +16,7 @@ from rollbook.infra.doctor.facts import Level
 from rollbook.infra.doctor.look import look
 from rollbook.infra.settings import DEFAULT_BOOTSTRAP_SERVERS, SERVERS_VARIABLE, Settings
 from rollbook.infra.topics.topics import create_topics, describe_topics
-from rollbook.tests.structure.tree import PARTS, ROOT
+from rollbook.tests.structure.tree import PRODUCT, ROOT
 
 
 def parse(text: str) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def test_the_processor_finds_it_inside() -> None:
 
 def test_the_processor_is_made_of_every_part_and_makes_its_topics_first() -> None:
     copied = {line.split()[1] for line in PROCESSOR["build"]["dockerfile_inline"].splitlines() if "COPY" in line}
-    assert copied == {"pyproject.toml", *PARTS}
+    assert copied == {"pyproject.toml", *PRODUCT}
     shell, option, command = PROCESSOR["command"]
     assert (shell, option) == ("sh", "-c")
     words = shlex.split(command)

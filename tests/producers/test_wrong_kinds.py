@@ -16,6 +16,7 @@ from rollbook.producers import (
     RolloutWorker,
     SegmentArrays,
     Trainer,
+    given,
     new_identity,
 )
 from rollbook.producers.arrays import Field, real, reals, token_ids
@@ -191,6 +192,16 @@ def test_options_of_trainers(kind: type[Any], options: dict[str, Any], said: str
 def test_what_a_trainer_does_without_a_broker_is_one_of_three() -> None:
     with pytest.raises(RollbookError, match="on_unavailable is wiat: give one of stop, wait, proceed_unres"):
         Trainer(Settings("127.0.0.1:1"), "run-0", "l0", on_unavailable="wiat")  # type: ignore[arg-type]
+
+
+def test_numbers_of_numpy_and_waiting_for_ever_are_taken() -> None:
+    assert given.seconds(np.float32(0.5), "wait_s") == 0.5
+    assert given.seconds(np.int64(3), "wait_s") == 3.0
+    assert given.seconds(float("inf"), "wait_s") > 24 * 3600
+    assert given.whole(np.int64(7), "rank") == 7
+    for wrong in (True, np.int64(-1), np.float64("nan"), 1j):
+        with pytest.raises(RollbookError, match="wait_s is"):
+            given.seconds(wrong, "wait_s")  # type: ignore[arg-type]
 
 
 OF_AN_UPDATE: list[tuple[Callable[[Update], object], str]] = [
