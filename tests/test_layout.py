@@ -41,6 +41,15 @@ def test_within_a_part_imports_go_down(part: str) -> None:
     assert wrong == []
 
 
+def test_no_modules_import_one_another_in_a_circle() -> None:
+    """What is within a layer has an order, too: what imports nothing that is left is taken away, until none is left."""
+    left = {one.name: {*one.imports} for one in product() if not one.is_package}
+    while free := [name for name, imports in left.items() if not imports & left.keys() - {name}]:
+        for name in free:
+            del left[name]
+    assert sorted(left) == []
+
+
 def test_every_module_says_what_it_is_for_and_is_no_larger_than_it_may_be() -> None:
     assert [one.place for one in modules().values() if not one.doc and one.lines] == []
     assert {one.place for one in product() if one.lines > MOST_LINES} == REASONS.keys()
