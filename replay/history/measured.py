@@ -39,7 +39,7 @@ class Measured:
 
 def _unpacks_to_more(data: bytes) -> bool:
     piece, inflater, left = 1024 * 1024, zlib.decompressobj(-zlib.MAX_WBITS), MOST_BYTES
-    while data and left >= 0:
+    while data and left >= 0 and not inflater.eof:  # fastavro leaves a piece of the checksum behind it
         try:
             left -= len(inflater.decompress(data, piece))
         except zlib.error:
