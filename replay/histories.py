@@ -53,10 +53,12 @@ Source = Place
 
 
 @contextmanager
-def open_history(*sources: Source, run: str | None = None, watch: Watch = lambda *_: None) -> Iterator["History"]:
+def open_history(
+    *sources: Source, run: str | None = None, everything: bool = False, watch: Watch = lambda *_: None
+) -> Iterator["History"]:
     """Of files what they hold, without a broker; else of the cluster that ROLLBOOK_BOOTSTRAP_SERVERS names the ranges,
-    or all of the run. `watch` is told what is done of what."""
-    with opened(sources, run) as of:
+    all of the run, or with `everything` every partition. `watch` is told what is done of what."""
+    with opened(sources, run, everything=everything) as of:
         yield History(of, watch)
 
 

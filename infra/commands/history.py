@@ -1,4 +1,4 @@
-"""`rollbook history export`, `seal` and `show`: offset ranges of the log as a file, and as a page."""
+"""`rollbook history export`, `restore`, `seal` and `show`: offset ranges of the log as a file, back, and as a page."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -10,12 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from rollbook.infra.looking.show import SHOWN, at, console, print_json, shown
+from rollbook.infra.settings import Settings
 from rollbook.processors.ledger.keys import parse_key
 from rollbook.replay.audit.report import lines, plain
 from rollbook.replay.audit.seal import Sealed
 from rollbook.replay.histories import open_history
 from rollbook.replay.history.container import ANCHOR, AnchorNote, Section
-from rollbook.replay.history.export import Exported
+from rollbook.replay.history.export import Exported, empty_of
 from rollbook.replay.history.options import RunOnly, TargetTexts
 from rollbook.replay.history.progress import Watch, progress
 from rollbook.replay.history.source import StoredRecord
@@ -24,12 +25,12 @@ from rollbook.schemas.errors import AnswerNo, BadInput
 from rollbook.schemas.registry import RECORDS
 from rollbook.schemas.text import plural, visible
 
-app = typer.Typer(help="Export, seal and show offset ranges of the log.")
+app = typer.Typer(help="Export, restore, seal and show offset ranges of the log.")
 
 
 @app.callback()
 def _group() -> None:
-    """Export, seal and show offset ranges of the log."""
+    """Export, restore, seal and show offset ranges of the log."""
 
 
 @app.command(epilog="Example: rollbook history export --run my-run --payloads --out my-run.avro")
@@ -37,6 +38,9 @@ def export(
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The file to write; it must not exist.")],
     targets: TargetTexts = None,
     run: RunOnly = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every partition that holds a record, of whichever run: a backup.")
+    ] = False,
     payloads: Annotated[
         bool, typer.Option("--payloads", help="Also the payloads that the exported lifecycle records name.")
     ] = False,
@@ -46,16 +50,64 @@ def export(
 
     It is a compressed Avro object container: offsets, timestamps, keys, headers and the original bytes of each record,
     the schemas that they were written under, and a digest of each range. Payloads that are gone, and what is named and
-    is no payload of the log, are left out and counted. A run's ranges are its lifecycle, its decisions and its ledger.
+    is no payload of the log, are left out and counted. A run's ranges are its lifecycle, its decisions and its ledger,
+    and so are those of --all, which tells which lifecycle partitions are empty.
     """
-    with progress() as watch, open_history(*(targets or ()), run=run, watch=watch) as history:
+    with (
+        progress() as watch,
+        open_history(*(targets or ()), run=run, everything=everything, watch=watch) as history,
+    ):
         done = history.export(out, payloads=payloads)
+        empty = empty_of(history.of.log, history.of.settings, done.sections) if everything else []
     if as_json:
-        print_json(_exported(done))
+        print_json({**_exported(done), **({"empty": empty} if everything else {})})
         return
     for section, total in zip(done.sections, done.totals, strict=True):
         print(f"{section}{_of_run(section.run)}  {plural(total.records, 'record')}  {total.digest}")
-    print("\n".join((*_left_out(done), f"written: {visible(done.path, limit=4096)}")))
+    told = [f"empty: {', '.join(empty)}"] if empty else []
+    print("\n".join((*told, *_left_out(done), f"written: {visible(done.path, limit=4096)}")))
+
+
+@app.command(epilog="Example: rollbook history restore backup.avro")
+def restore(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Exported files that hold whole partitions together.")
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Write the lifecycle and the payloads of exported files into new topics, each record to the offset where it lay.
+
+    The topics of ROLLBOOK_TOPIC_PREFIX must be there, all of them empty, with as many partitions as before, and nobody
+    may write there meanwhile. Each lifecycle partition must be in the files from offset 0 on, without a gap. Places of
+    payloads that are in no file are kept by empty records. The processor then derives everything else anew.
+
+    Exits 2, before anything is written, where files or topics do not fit; 3 where a record does not arrive at its
+    offset: then the topics are to be made anew.
+    """
+    from rollbook.replay.history.restore import restore as write_back
+
+    settings = Settings.from_env()
+    with progress() as watch:
+        done = write_back(files, settings, watch)
+    if as_json:
+        print_json(
+            {
+                "bootstrap_servers": settings.bootstrap_servers,
+                "topic_prefix": settings.topic_prefix,
+                "partitions": done.partitions,
+                "untouched": done.untouched,
+                "references_left_out": done.unknown,
+            }
+        )
+        return
+    for one in done.partitions:
+        kept = f", {plural(one.empty, 'empty place')}" if one.empty else ""
+        print(f"{one}  {plural(one.records, 'record')}{kept}")
+    if done.untouched:
+        print(f"not in the files: {', '.join(done.untouched)}")
+    if done.unknown:
+        print(f"lead nowhere: {plural(done.unknown, 'reference')} to what is no payload of the files")
+    print(f"restored: {plural(sum(one.records for one in done.partitions), 'record')} on {settings.bootstrap_servers}")
 
 
 @app.command(epilog="Example: rollbook history seal lifecycle:0:- --payloads --out sealed.avro")

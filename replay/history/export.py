@@ -58,6 +58,28 @@ def ranges_of_run(log: LogSource, settings: Settings, run_id: str) -> list[Offse
     return held
 
 
+def ranges_of_all(log: LogSource, settings: Settings) -> list[OffsetRange]:
+    """Every partition of the lifecycle, the decisions and the ledger that holds a record. Raises BadInput where none of
+    the lifecycle does."""
+    found = []
+    for name in map(settings.topic, _ALL_OF_RUN):
+        every = ((one, log.bounds(name, one)) for one in range(log.partitions(name)))
+        found += [OffsetRange(name, one) for one, bounds in every if bounds.end > bounds.first]
+        if not found:
+            raise BadInput(
+                f"{name} is empty on {settings.bootstrap_servers}: there is nothing to export; or set "
+                "ROLLBOOK_TOPIC_PREFIX to the prefix in use"
+            )
+    return found
+
+
+def empty_of(log: LogSource, settings: Settings, sections: Sequence[Section]) -> list[str]:
+    """The lifecycle partitions that are in no section."""
+    lifecycle = settings.topic(Topic.LIFECYCLE)
+    held = {one.partition for one in sections if one.topic == lifecycle}
+    return [f"{lifecycle}:{one}" for one in range(log.partitions(lifecycle)) if one not in held]
+
+
 def export(
     log: LogSource,
     settings: Settings,

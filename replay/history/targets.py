@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.replay.history.arguments import Place, text_of
-from rollbook.replay.history.export import OF_RUNS, ranges_of_run
+from rollbook.replay.history.export import OF_RUNS, ranges_of_all, ranges_of_run
 from rollbook.replay.history.file import FileLog, is_container
 from rollbook.replay.history.held import Held
 from rollbook.replay.history.holding import files_of
@@ -44,12 +44,18 @@ Texts = Sequence[Place]
 
 
 @contextmanager
-def opened(texts: Texts, run_id: str | None = None) -> Iterator[Targets]:
+def opened(texts: Texts, run_id: str | None = None, *, everything: bool = False) -> Iterator[Targets]:
     """`texts`: each the path of an exported file, or an offset range; without a range it is all of the run or, without
-    a run, all that the files hold. Raises BadInput, also for files with a gap between them and for a run that is
-    nowhere, and OutOfRange."""
+    a run, all that the files hold; `everything`: instead of these all that the cluster holds. Raises BadInput, also for
+    files with a gap between them and for a run that is nowhere, and OutOfRange."""
     files, wanted = _told_apart(texts)
     _check_text(run_id)
+    if everything and (files or wanted or run_id is not None):
+        raise BadInput("--all is of every partition of the cluster: leave out ranges, files and --run, or --all")
+    if everything:
+        with KafkaLog(settings := Settings.from_env()) as log:
+            yield _targets(log, settings, ranges_of_all(log, settings), run_id, are_named=False)
+        return
     if not files:
         with KafkaLog(settings := Settings.from_env()) as log:
             yield _targets(log, settings, _in_kafka(log, settings, wanted, run_id), run_id, bool(wanted))

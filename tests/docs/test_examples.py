@@ -14,6 +14,7 @@ from rollbook.tests.docs.world import World, furnish
 ANSWERS = {
     "rollbook diff run-a run-b": 1,
     "rollbook prove --run my-run --policy 1 --absent eval.txt": 1,  # one of the tasks was trained on
+    "rollbook history restore backup.avro": 2,  # the topics are not empty; docs/backup.md restores into new ones
     "rollbook topics create --partitions 8": 2,  # there are four already
     "ROLLBOOK_TOPIC_PREFIX=team-a. rollbook topics describe": 1,  # has no topics here
     "rollbook topics acl --grant worker=User:rollout --grant trainer=User:trainer --apply": 3,  # no authoriser
@@ -40,6 +41,7 @@ def test_an_example_of_the_help_works(example: str, runs: World, programs: Path,
     folder, own = tmp_path / "reader", tmp_path / "own"
     furnish(folder, runs.files, [name for name in WRITTEN if f" {name}" in f"{example} ".replace("bundles/", "")])
     (folder / "eval.txt").write_bytes((folder / "held-out.txt").read_bytes())
+    (folder / "backup.avro").write_bytes((runs.files / "my-run.avro").read_bytes())
     shell = Shell(folder, own, programs, runs.environment(tmp_path / "data"))
     try:
         answer = shell.run(runs.meant(example))
