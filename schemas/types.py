@@ -29,7 +29,7 @@ PartialShare = Annotated[float, Field(strict=True, allow_inf_nan=False, gt=0.0, 
 
 _BUILDS_IN_ONE_THREAD = tuple(map(int, VERSION.split(".")[:2])) >= (2, 14)
 """Since pydantic 2.14 a model that is built at its first use is built once, whichever threads come first. Before, one
-may check by its parent's rules meanwhile: there all are built at their import, which takes half as long again."""
+may check by its parent's rules meanwhile: there all are built at their import, which takes a tenth longer."""
 
 
 class ContractViolation(BadInput):

@@ -15,9 +15,9 @@ OF_THE_COMMAND_LINE = frozenset({"typer", "rich", "click"})
 HEAVY = frozenset({"numpy", "pydantic", "confluent_kafka", "fastavro"})
 
 LIBRARIES = "import confluent_kafka, fastavro, numpy, pydantic"
-TIMES = 4
-MOST = 3.0
-"""Of the time that the libraries take by themselves: 2.2 where it was measured."""
+TIMES = 5
+MOST = 2.3
+"""Of the time that the libraries take by themselves: 1.9 where nothing else ran, 2.1 on busy cores."""
 
 FIRST_USES = """
 import sys, threading
@@ -100,9 +100,8 @@ def test_the_command_s_own_help_needs_none_of_the_heavy_libraries(option: str) -
 
 
 def test_the_clients_take_little_longer_to_import_than_their_libraries() -> None:
-    libraries = min(seconds_of(LIBRARIES) for _ in range(TIMES))
-    clients = min(seconds_of("import rollbook.producers") for _ in range(TIMES))
-    assert clients < MOST * libraries
+    pairs = [(seconds_of(LIBRARIES), seconds_of("import rollbook.producers")) for _ in range(TIMES)]
+    assert min(clients for _, clients in pairs) < MOST * min(libraries for libraries, _ in pairs)
 
 
 def test_threads_that_are_first_to_use_a_record_at_once_all_get_it_checked() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rollbook.tests.replay.goldens import tally
+from rollbook.tests.replay.goldens import compare, tally
 from rollbook.tests.replay.goldens.case import read
 
 
@@ -19,6 +19,14 @@ def test_each_case_is_recomputed(path: Path, capsys: pytest.CaptureFixture[str])
         print("", *rows, sep="\n")
     assert rows
     assert [line for row in rows for line in row.failures] == []
+
+
+def test_gradients_are_held_where_the_locked_libraries_are() -> None:
+    (path,) = (path for path in tally.files(tally.OURS) if path.name.startswith("verl-"))
+    raw = next(raw for raw in read(path) if raw["function"] == "agg_loss" and "raises" not in raw)
+    raw["outputs"]["grad_loss_mat"][0][0] += 1e-3
+    row = tally.row("verl", "agg_loss", [raw], tally.LIBRARIES["verl"])
+    assert [line for line in row.failures if "grad_loss_mat" in line] or not compare.GRADIENTS
 
 
 def test_there_are_cases() -> None:

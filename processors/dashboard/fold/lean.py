@@ -1,9 +1,9 @@
 """Reads of a decision what is counted, from its bytes, without making the record.
 
-fastavro takes 23 us for an average decision, which would keep a dashboard from catching up with a long log: here the
-beginning takes 1 us, and a row another. The price is code that is written for speed: no calls, plain tuples, names as
-bytes. It reads the one schema that `is_lean` tells, and strings shorter than 64 bytes; all else is for the codec
-(`of_fields`). A test holds both against each other.
+The codec takes 17 us for an average decision, fastavro alone 23, which would keep a dashboard from catching up with a
+long log: here the beginning takes 1 us, and a row another. The price is code that is written for speed: no calls, plain
+tuples, names as bytes. It reads the one schema that `is_lean` tells, and strings shorter than 64 bytes; all else is for
+the codec (`of_fields`). A test holds both against each other.
 """
 
 import re
