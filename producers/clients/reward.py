@@ -62,7 +62,11 @@ class RewardService(Client):
 
         `label_hash` is the sha256 of the labels; should it be the labels themselves, they are hashed here.
         """
-        label_hash = self._redaction.label(label_hash)
+        rewards = [
+            given.a(Reward, reward, "RewardReady", f"rewards.{at}")
+            for at, reward in enumerate(given.listed(rewards, "RewardReady", "rewards"))
+        ]
+        label_hash = self._redaction.label(given.a(str, label_hash, "RewardReady", "label_hash"))
         header = self._header()
         payloads = [
             PayloadBytes(reward.trajectory_id, _token_bytes(index, reward.token_rewards))

@@ -62,6 +62,8 @@ class RolloutWorker(Client):
         self, *, tokenizer: str, template: str, engine: str, sampling: Sampling, deterministic: bool = False
     ) -> str:
         """Publish the conditions of generation; returns the hash that trajectories cite. Each worker may do so."""
+        named = {"tokenizer": tokenizer, "template": template, "engine": engine}
+        tokenizer, template, engine = (given.a(str, name, "GenerationContract", of) for of, name in named.items())
         tokenizer, template = map(self._redaction.fingerprint, (tokenizer, template))
         engine = self._redaction.name(engine)
         digest = contract_hash(

@@ -230,7 +230,10 @@ def contents_of(metadata: Mapping[str, str], place: str) -> tuple[Contents, tupl
     if _HISTORY not in metadata:
         raise BadInput(f"{place} is no exported history: make one with `rollbook history export`")
     if metadata.get(_CODEC) != CODEC or not _is_ours(metadata.get(_SCHEMA, "")):
-        raise _damaged(place, "its records are not of the schema and codec of exports")
+        raise BadInput(
+            f"{place} is no export: its records are not of the schema and codec of exports; do not trust it, and "
+            "export the history again from the cluster"
+        )
     try:
         contents = Contents.model_validate_json(metadata[_HISTORY])
     except ValidationError as error:

@@ -98,6 +98,8 @@ WRONG: list[tuple[Call, str]] = [
     ),
     (lambda s, w, r: w.discarded("one", DiscardReason.SURPLUS), "trajectory_ids: it is a str, and must be a list"),  # type: ignore[arg-type]
     (lambda s, w, r: w.register_contract(tokenizer="t", template="t", engine="e", sampling=None), "must be a Sampling"),  # type: ignore[arg-type]
+    (lambda s, w, r: w.register_contract(tokenizer=None, template="t", engine="e", sampling=None), "tokenizer: it is "),  # type: ignore[arg-type]
+    (lambda s, w, r: r.rewards([1]), "rewards.0: it is an int, and must be a Reward"),  # type: ignore[list-item]
     (lambda s, w, r: r.reward("t", None), "raw_reward: Input should be a valid number, and not None"),  # type: ignore[arg-type]
     (lambda s, w, r: r.reward("t", True), "raw_reward: Input should be a valid number, and not a bool"),
     (lambda s, w, r: r.reward("t", [1.0]), "raw_reward: Input should be a valid number, and not a list"),  # type: ignore[arg-type]

@@ -64,6 +64,16 @@ def test_the_same_range_gives_the_same_bytes_and_any_reader_opens_them(story: St
     ]
 
 
+def test_a_record_of_several_mebibytes_is_read_as_any_other(story: Story, tmp_path: Path) -> None:
+    large = bytes(range(256)) * 4096 * 7
+    offset = story.log.append(PAYLOADS, 0, b"k", large)
+    ranges = [OffsetRange(PAYLOADS, 0)]
+    with FileLog([export(story.log, SETTINGS, ranges, tmp_path / "large.avro").path]) as log:
+        (record,) = log.read_at(PAYLOADS, 0, [offset])
+        assert record.value == large
+        assert list(log.verify()) == []
+
+
 def test_only_payloads_that_are_named_are_taken_and_without_them_none(story: Story, tmp_path: Path) -> None:
     unnamed = story.log.append(PAYLOADS, 0, b"k", b"nobody names it")
     story.group("d")
