@@ -54,7 +54,7 @@ ANYTHING = AclBindingFilter(
 def commands(acls: Sequence[Acl], settings: Settings) -> list[str]:
     """Lines for Kafka's `kafka-acls.sh`, one a resource, for who would rather set them so."""
     lines: dict[tuple[str, Resource, str, bool], list[str]] = {}
-    for acl in acls:
+    for acl in dict.fromkeys(acls):
         lines.setdefault((acl.principal, acl.resource, acl.name, acl.is_prefix), []).append(acl.operation.value)
     return [
         shlex.join(
@@ -76,7 +76,7 @@ def apply_acls(acls: Sequence[Acl], settings: Settings) -> None:
     Raises EnvironmentFault when the cluster has no authoriser, or does not let us.
     """
     client = connect(settings)
-    wanted = [_binding(acl) for acl in acls]
+    wanted = [_binding(acl) for acl in dict.fromkeys(acls)]  # two roles of one user share some
     for future in client.create_acls(wanted, request_timeout=_TIMEOUT_S).values():
         _result(future)
     deadline = time.monotonic() + _SETTLE_TIMEOUT_S

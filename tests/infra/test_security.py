@@ -44,6 +44,7 @@ from rollbook.producers import (
     read_payload,
 )
 from rollbook.replay.history.kafka import KafkaLog
+from rollbook.replay.history.restore import restore
 from rollbook.schemas.codec import encode
 from rollbook.schemas.errors import EnvironmentFault
 from rollbook.schemas.partition import partition_of
@@ -56,8 +57,9 @@ from rollbook.schemas.records.run import Admission, Artifact, ArtifactKind, Drif
 from rollbook.tests.infra.secured import SECRET, Secured, secured_broker
 from rollbook.tests.producers.test_freshness_reader import until
 from rollbook.tests.producers.world import PATIENT, POLICY, RULE, SAMPLING, TASK, row
+from rollbook.tests.replay.test_restore import made as made_file
 
-STRANGER = "stranger"
+STRANGER, RESTORER = "stranger", "restorer"
 ADMISSION = Admission(max_lag=1, lag_unit=LagUnit.DEPTH, max_mean_abs_log_ratio=0.2, drift_gate=DriftGate.OFF)
 NAME = "processor-0"
 
@@ -65,7 +67,7 @@ NAME = "processor-0"
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """Topics made, and every role's rights given to a user of its name."""
-    with secured_broker(tmp_path_factory.mktemp("secured"), [*Role, STRANGER]) as broker:
+    with secured_broker(tmp_path_factory.mktemp("secured"), [*Role, STRANGER, RESTORER]) as broker:
         create_topics(broker.admin, 2)
         apply_acls([acl for role in Role for acl in acls_for(role, f"User:{role}", broker.admin)], broker.admin)
         yield broker
@@ -115,6 +117,26 @@ def die_in_a_transaction(settings: Settings) -> Transactions:
             dead.produce(settings.topic(topic), partition, b"r", b"never to be seen")
     dead._producer.flush(20)
     return dead
+
+
+def test_a_restore_over_tls_is_a_readers_who_may_write_and_lets_nothing_go_without_the_right(
+    secured: Secured, tmp_path: Path
+) -> None:
+    files = [made_file(tmp_path / "lifecycle", {0: b"a", 1: b"b"}, partitions=2)]
+    for prefix, first in (("whole.", 0), ("begun-later.", 1)):
+        admin = replace(secured.admin, topic_prefix=prefix)
+        create_topics(admin, 2)
+        rights = [acl for role in (Role.READER, Role.WORKER) for acl in acls_for(role, f"User:{RESTORER}", admin)]
+        apply_acls(rights, admin)
+        payloads = made_file(tmp_path / f"payloads-{first}", {first: b"p"}, topic=Topic.PAYLOADS, partitions=2)
+        user = replace(secured.tls_user(RESTORER), topic_prefix=prefix)
+        if first == 0:
+            done = restore([*files, payloads], user)
+            assert [(one.records, one.end) for one in done.partitions] == [(2, 2), (1, 1)]
+            continue
+        with pytest.raises(EnvironmentFault, match="see that the user may delete records there") as refused:
+            restore([*files, payloads], user)
+        assert SECRET not in str(refused.value)
 
 
 def test_a_run_in_which_every_role_has_its_own_user(
