@@ -111,7 +111,7 @@ MOUNTS = (
         "history",
         "infra.commands.history",
         _GROUP,
-        "Export, seal and show offset ranges of the log.",
+        "Export, restore, seal and show offset ranges of the log.",
         "history export --run my-run --out run.avro",
     ),
     Mount(
