@@ -18,6 +18,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from rollbook.infra.cli import run
+from rollbook.infra.lazy import MountKind
 from rollbook.infra.mounts import MOUNTS
 from rollbook.infra.output import open_output
 from rollbook.infra.settings import Settings, Topic
@@ -30,7 +31,8 @@ ELSEWHERE = {
     ("broker", "fetch"): "tests/infra/test_broker_files.py",
     ("demo",): "tests/demo/test_demo.py",
 }
-"""Not carried out here: what runs them. The page has a broker, and a demo of every session is another test's."""
+"""Not carried out here, but for their options, which are read: what runs them. The page has a broker, and a demo of every
+session is another test's."""
 STAYING = (("processor", "run"), ("dashboard",), ("watch",))
 FOLLOWING = ("--follow", "-f")
 STAYING_FOLDER = "ROLLBOOK_DOCS_STAYING"
@@ -133,7 +135,7 @@ def _answer(asked: socket.socket) -> None:
     os.environ.update(environment)
     piped = stat.S_ISFIFO(os.fstat(1).st_mode)
     if is_elsewhere(arguments):
-        code = 0
+        code = _read(arguments)
     elif stays(arguments) and not piped:
         _stay(asked, arguments, Path(environment[STAYING_FOLDER]))
         os._exit(0)
@@ -144,6 +146,20 @@ def _answer(asked: socket.socket) -> None:
         code = 0
     asked.send(str(code).encode())
     os._exit(0)
+
+
+def _read(arguments: list[str]) -> int:
+    """Only whether a command takes its arguments."""
+    [mount] = (one for one in MOUNTS if one.name == arguments[0])
+    command, rest = mount.load(), arguments[1:]
+    if mount.kind is MountKind.GROUP:
+        command, rest = command.commands[rest[0]], rest[1:]
+    try:
+        command.make_context(mount.name, rest)
+    except Exception as refusal:  # typer brings its own copies of click's
+        os.write(2, f"{refusal}\n".encode())
+        return int(getattr(refusal, "exit_code", 70))
+    return 0
 
 
 def _carry_out(arguments: list[str]) -> int:

@@ -1,6 +1,7 @@
 """A reader's terminal: bash in the folder of a page, whose blocks run one after the other and share what they export.
 
-What a page asks for and is not carried out here is in `ELSEWHERE`, with what does.
+What a page asks for and is not carried out here is in `ELSEWHERE`, with what does. Where something can be said of what
+it is given, a stand-in looks at that (`stand_ins.py`).
 """
 
 import os
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rollbook.tests.docs.commands import ANSWER, ANSWERED, STAYING_FOLDER
+from rollbook.tests.docs.stand_ins import CHECKED
 
 ELSEWHERE = {
     "pip": "tests/install",
@@ -27,8 +29,8 @@ _PRELUDE = """
 set -eo pipefail
 {stand_ins}
 python() {{
-    if [ "$1" = -m ] && [[ "$2" == rollbook.tests.* ]]; then  # programmes of ours that other tests run: they exist
-        {python} -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)' "$2"
+    if [ "$1" = -m ] && [[ "$2" == rollbook.tests.* ]]; then  # programmes of ours that other tests run
+        {python} -m rollbook.tests.docs.stand_ins python "${{@:2}}"
     elif [ "$1 $2" != "-m venv" ]; then
         {python} "$@"
     fi
@@ -62,7 +64,8 @@ class Shell:
         self.own.mkdir(parents=True, exist_ok=True)
         state = self.own / "exported"
         remember = "" if alone else f"trap 'export -p > {state}; env -0 > {self._variables}' EXIT"
-        stand_ins = "\n".join(f"{name}() {{ :; }}" for name in ELSEWHERE)
+        checks = {name: f'{sys.executable} -m rollbook.tests.docs.stand_ins {name} "$@"' for name in CHECKED}
+        stand_ins = "\n".join(f"{name}() {{ {checks.get(name, ':')}; }}" for name in ELSEWHERE)
         prelude = _PRELUDE.format(stand_ins=stand_ins, python=sys.executable, state=state, remember=remember)
         script, printed = self.own / "block.sh", self.own / "printed"
         script.write_text(f"{prelude}\n{text}", encoding="utf-8")

@@ -92,6 +92,27 @@ def test_what_a_block_exports_is_there_for_the_next(shell: Shell) -> None:
 
 
 def test_what_other_tests_run_is_not_carried_out(shell: Shell) -> None:
-    assert shell.run("pip install nothing-of-this-name && make nothing && rollbook broker start").code == 0
+    assert shell.run("pip install 'rollbook[broker,html]' && rollbook broker start && rollbook demo --seed 1").code == 0
+    assert shell.run("ROLLBOOK_NIGHTLY=1 make test && make soak MINUTES=1 && pytest tests/docs").code == 0
+    assert shell.run("python -m rollbook.tests.simulation.run --seeds 5").code == 0
     assert shell.run("python -m rollbook.tests.docs.printed").code == 0
-    assert shell.run("python -m rollbook.tests.docs.no_such_program").code == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("make nothing", "nothing"),
+        ('make installs NOX_ARGS="-s nothing"', "nothing"),
+        ("pip install '.[brokr]'", "brokr"),
+        ("pytest tests/nothing -k some", "tests/nothing"),
+        ("rollbook demo --nothing", "--nothing"),
+        ("rollbook broker start --port many", "valid integer"),
+        ("python -m rollbook.tests.docs.no_such_program", "no_such_program"),
+        ("python -m rollbook.tests.fuzz --minute 5 --target nothing", "nothing"),
+        ("python -m rollbook.tests.simulation.run --nothing", "--nothing"),
+    ],
+)
+def test_but_is_given_what_there_is(shell: Shell, command: str, said: str) -> None:
+    answer = shell.run(command)
+    assert answer.code != 0
+    assert said in answer.output
