@@ -31,8 +31,8 @@ ELSEWHERE = {
     ("broker", "fetch"): "tests/infra/test_broker_files.py",
     ("demo",): "tests/demo/test_demo.py",
 }
-"""Not carried out here, but for their options, which are read: what runs them. The page has a broker, and a demo of every
-session is another test's."""
+"""Not carried out here, only their options are read: what runs them. The page has a broker, and a demo of every session
+is another test's."""
 STAYING = (("processor", "run"), ("dashboard",), ("watch",))
 FOLLOWING = ("--follow", "-f")
 STAYING_FOLDER = "ROLLBOOK_DOCS_STAYING"
