@@ -8,10 +8,11 @@ import threading
 from confluent_kafka import TopicPartition
 
 from rollbook.infra.settings import Settings
-from rollbook.processors.host import loop
+from rollbook.processors.host import batch, loop
 from rollbook.processors.host.transaction import Transactions
 from rollbook.tests.processors.hosting import SESSION_TIMEOUT_MS
 
+FEW = 100
 KILL_AT = ""
 LEFT = 0
 
@@ -45,6 +46,7 @@ def main() -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     setattr(loop, "Transactions", CrashingTransactions)  # noqa: B010  not a name that the module offers
+    setattr(batch, "MAX_RECORDS", FEW)  # noqa: B010  so that there are several transactions, however quick the fold is
     loop.Host(Settings(bootstrap, prefix), name, SESSION_TIMEOUT_MS).run(stop)
 
 
