@@ -53,7 +53,7 @@ class Terminal:
         self.before = termios.tcgetattr(theirs)
         self._theirs = theirs
         asked, environment = command(settings, *arguments)
-        self.process = subprocess.Popen(asked, env=environment, preexec_fn=lambda: os.login_tty(theirs))
+        self.process = subprocess.Popen(asked, env=environment, preexec_fn=lambda: _log_in(theirs))
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
@@ -169,6 +169,13 @@ def test_however_it_ends_the_terminal_is_in_order(ends: Callable[[Terminal], Non
         assert shown.ends() == code
         assert shown.settings_now() == shown.before
         assert "\x1b[?25h" in shown.said
+
+
+def _log_in(terminal: int) -> None:
+    """As a shell in a window does, whatever whoever started the tests ignores."""
+    os.login_tty(terminal)
+    for ends in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        signal.signal(ends, signal.SIG_DFL)
 
 
 def asked(settings: Settings, *arguments: str) -> "subprocess.CompletedProcess[str]":
