@@ -1,5 +1,6 @@
 """Hosts for tests: in a thread of the test, or as a process of their own that dies at a named point."""
 
+import atexit
 import subprocess
 import sys
 import threading
@@ -48,11 +49,13 @@ def spawn_host(settings: Settings, name: str = "p0", kill_at: str = "", kill_aft
     """A host process. `kill_at` names the point of the transaction at which it kills itself (SIGKILL), in its
     transaction number `kill_after`: produced (nothing committed), offsets (sent, not committed), committed."""
     arguments = [settings.bootstrap_servers, settings.topic_prefix, name, kill_at, str(kill_after)]
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", "rollbook.tests.processors.crashing_host", *arguments],
         text=True,
         stderr=subprocess.PIPE,
     )
+    atexit.register(process.kill)  # of a test that failed: it would ask for its broker for ever
+    return process
 
 
 def send(settings: Settings, records: list[tuple[int, bytes, bytes]]) -> None:
