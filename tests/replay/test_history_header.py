@@ -11,7 +11,7 @@ import fastavro
 import pytest
 
 from rollbook.infra.cli import run as rollbook
-from rollbook.replay.history.container import ANCHOR, RECORD, Contents, write
+from rollbook.replay.history.container import ANCHOR, CODEC, RECORD, Contents, write
 from rollbook.replay.history.export import export
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.ranges import OffsetRange
@@ -47,7 +47,7 @@ def with_metadata(file: Path, change: Callable[[dict[str, str]], object]) -> Pat
     for topic in (LIFECYCLE, DECISIONS):
         with path.open("a+b") as out:  # a block of its own for each section
             some = [row for row in rows if row["topic"] == topic]
-            fastavro.writer(out, RECORD, some, metadata=metadata, sync_marker=b"rollbook-history")
+            fastavro.writer(out, RECORD, some, codec=CODEC, metadata=metadata, sync_marker=b"rollbook-history")
     return path
 
 
