@@ -5,6 +5,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from rollbook.infra.commands.options import Follow, Last
 from rollbook.infra.dead_letters import Asked, DeadLetters, Foreign, Found, Place
 from rollbook.infra.looking.show import SHOWN, at, print_figures, print_json, print_table, shown
 from rollbook.infra.output import sleep_while_read
@@ -30,19 +31,8 @@ def dead_letters(
     since: Annotated[
         int | None, typer.Option(min=0, help="Only those of this lifecycle offset and later.", metavar="OFFSET")
     ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            max=1_000_000_000,
-            show_default=f"{SHOWN} in the table, all as JSON",
-            help="Only the last N of them.",
-        ),
-    ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with each as it is committed, until Ctrl-C.")
-    ] = False,
+    limit: Last = None,
+    follow: Follow = False,
     show: Annotated[
         str | None, typer.Option(metavar="PARTITION:OFFSET", help="Show this one, with the record's first bytes.")
     ] = None,

@@ -4,6 +4,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from rollbook.infra.commands.options import Follow, Last
 from rollbook.infra.looking import decisions as asked
 from rollbook.infra.looking.decisions_page import decision_line, header_line, print_decisions
 from rollbook.infra.looking.explain import explain as explain_id
@@ -44,19 +45,8 @@ def decisions(
         list[str] | None,
         typer.Option("--type", metavar="TYPE", help="Only of this record type, such as Commit; repeatable."),
     ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            max=1_000_000_000,
-            show_default=f"{SHOWN} in the table, all as JSON",
-            help="Only the last N of them.",
-        ),
-    ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with each as it is committed, until Ctrl-C.")
-    ] = False,
+    limit: Last = None,
+    follow: Follow = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the decisions of a run: a table, or with --json each as one line.
