@@ -11,20 +11,13 @@ def main() -> None:
     is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_usual:  # while modules are imported nothing is begun, and an interruption needs no traceback of theirs
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from rollbook.infra.command import run as run_here
+    from rollbook.infra.command import run
     from rollbook.infra.output import open_output
 
     if is_usual:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     open_output()
-    sys.exit(run_here(sys.argv[1:]))
-
-
-def run(arguments: list[str]) -> int:
-    """Run a command line; the exit code. Errors end as one line on stderr."""
-    from rollbook.infra.command import run as run_here
-
-    return run_here(arguments)
+    sys.exit(run(sys.argv[1:]))
 
 
 if __name__ == "__main__":

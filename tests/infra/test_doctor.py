@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaExcepti
 from rollbook.infra.broker import EmbeddedBroker
 from rollbook.infra.broker.config import NodeExtras
 from rollbook.infra.broker.ports import free_port
-from rollbook.infra.cli import run
+from rollbook.infra.command import run
 from rollbook.infra.doctor import cluster, processing, runs
 from rollbook.infra.doctor.checks import CHECKS, diagnose
 from rollbook.infra.doctor.facts import (

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 from confluent_kafka import Producer
 
-from rollbook.infra.cli import run as rollbook
+from rollbook.infra.command import run as rollbook
 from rollbook.infra.looking.explain import Page, look_up
 from rollbook.infra.looking.noted import Noted
 from rollbook.infra.looking.policy import PolicyPage, PolicyWatch

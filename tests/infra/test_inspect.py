@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from rollbook.infra.cli import run as rollbook
+from rollbook.infra.command import run as rollbook
 from rollbook.infra.looking.decisions import Wanted, follow
 from rollbook.infra.looking.place import place_of_run
 from rollbook.infra.settings import Settings, Topic

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rollbook.infra.cli import run
+from rollbook.infra.command import run
 from rollbook.infra.settings import Settings
 from rollbook.replay.history.export import export
 from rollbook.replay.history.ranges import OffsetRange

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rollbook.infra.cli import run as rollbook
+from rollbook.infra.command import run as rollbook
 from rollbook.infra.looking.ledger import heard_at, read_ledger, view
 from rollbook.infra.looking.place import place_of_run
 from rollbook.infra.settings import Settings

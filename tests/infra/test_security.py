@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
-from rollbook.infra.cli import run
+from rollbook.infra.command import run
 from rollbook.infra.doctor.checks import diagnose
 from rollbook.infra.doctor.facts import Level
 from rollbook.infra.doctor.look import look

@@ -82,7 +82,7 @@ def test_the_wheel_works_without_the_checkout(wheel: Path, tmp_path: Path) -> No
         "parts = [rollbook.schemas, rollbook.producers, rollbook.processors, rollbook.replay, rollbook.infra]\n"
         "print(*[part.__file__ for part in parts], sep='\\n')\n"
         "from rollbook.infra.broker.lock import read_lock; print(read_lock().version)\n"
-        "from rollbook.infra.cli import run; sys.exit(run(['--version']))"
+        "from rollbook.infra.command import run; sys.exit(run(['--version']))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script],

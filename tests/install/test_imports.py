@@ -95,7 +95,7 @@ def test_every_command_can_be_told_without_an_extra() -> None:
 
 @pytest.mark.parametrize("option", ["--help", "--version"])
 def test_the_command_s_own_help_needs_none_of_the_heavy_libraries(option: str) -> None:
-    script = f"from rollbook.infra.cli import run; assert run([{option!r}]) == 0"
+    script = f"from rollbook.infra.command import run; assert run([{option!r}]) == 0"
     assert loaded_by(script) & (OF_EXTRAS | HEAVY) == frozenset()
 
 

@@ -8,7 +8,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from rollbook.infra.cli import run as rollbook
+from rollbook.infra.command import run as rollbook
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.reasons import Reason
 from rollbook.producers import new_id

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from rollbook.infra.cli import run as rollbook
+from rollbook.infra.command import run as rollbook
 from rollbook.infra.settings import Settings, Topic
 from rollbook.replay.audit.bundles import check_bundles
 from rollbook.replay.audit.findings import FindingKind

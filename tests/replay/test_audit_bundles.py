@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rollbook.infra.cli import run as rollbook
+from rollbook.infra.command import run as rollbook
 from rollbook.replay.audit.bundles import BundlesChecked, check_bundles
 from rollbook.replay.history.export import export
 from rollbook.replay.history.file import FileLog

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rollbook.infra.cli import run as rollbook
+from rollbook.infra.command import run as rollbook
 from rollbook.processors.gates import abs_log_ratio
 from rollbook.replay.audit.anchor import Anchor, anchor_of
 from rollbook.replay.audit.audit import AuditReport, audit, stretch_of

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from rollbook.infra.broker.ports import free_port
-from rollbook.infra.cli import run as rollbook
+from rollbook.infra.command import run as rollbook
 from rollbook.infra.settings import Settings, Topic
 from rollbook.replay.audit.audit import audit, stretch_of
 from rollbook.replay.bundle.reading.cohort import read_cohort

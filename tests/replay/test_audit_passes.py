@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rollbook.infra.cli import run as rollbook
+from rollbook.infra.command import run as rollbook
 from rollbook.infra.settings import Topic
 from rollbook.replay.audit.audit import AuditReport, audit, stretch_of
 from rollbook.replay.audit.findings import FindingKind

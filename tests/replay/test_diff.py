@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rollbook.infra.cli import run as rollbook
+from rollbook.infra.command import run as rollbook
 from rollbook.replay.diff.diff import RunIn, diff_runs
 from rollbook.replay.diff.result import DiffReport, DiffVerdict, NotCompared, What
 from rollbook.replay.history.export import export

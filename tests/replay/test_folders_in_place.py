@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rollbook.infra.cli import run
+from rollbook.infra.command import run
 from rollbook.tests.replay.reseal import FIXTURES
 
 FILES = ["COMPLETE", "COMPLETE.0", "manifest.json", "index.json", "expected.json", "payloads/kl.pt"]

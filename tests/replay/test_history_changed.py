@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rollbook.infra.cli import run as rollbook
+from rollbook.infra.command import run as rollbook
 from rollbook.replay.history.container import write
 from rollbook.replay.history.export import export
 from rollbook.replay.history.file import FileLog

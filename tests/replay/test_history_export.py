@@ -12,7 +12,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from rollbook.infra.cli import run as rollbook
+from rollbook.infra.command import run as rollbook
 from rollbook.infra.settings import Topic
 from rollbook.replay.history.container import write as write_file
 from rollbook.replay.history.export import export

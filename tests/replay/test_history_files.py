@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rollbook.infra.cli import run as rollbook
+from rollbook.infra.command import run as rollbook
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.ledger.keys import position_key
 from rollbook.replay.history.export import export, ranges_of_run

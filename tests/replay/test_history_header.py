@@ -10,7 +10,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from rollbook.infra.cli import run as rollbook
+from rollbook.infra.command import run as rollbook
 from rollbook.replay.history.container import ANCHOR, CODEC, RECORD, Contents, write
 from rollbook.replay.history.export import export
 from rollbook.replay.history.file import FileLog

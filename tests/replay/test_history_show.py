@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rollbook.infra.cli import run as rollbook
+from rollbook.infra.command import run as rollbook
 from rollbook.infra.looking.show import SHOWN
 from rollbook.infra.settings import Topic
 from rollbook.replay.history.export import export

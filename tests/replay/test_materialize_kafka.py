@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from rollbook.infra.broker.ports import free_port
-from rollbook.infra.cli import run as rollbook
+from rollbook.infra.command import run as rollbook
 from rollbook.infra.settings import Settings, Topic
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.replay.materialize.commits import CommittedUpdate

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rollbook.infra.cli import run as rollbook
+from rollbook.infra.command import run as rollbook
 from rollbook.infra.settings import Topic
 from rollbook.processors.ledger.fold import Ledger, SourceRecord
 from rollbook.processors.ledger.keys import position_key

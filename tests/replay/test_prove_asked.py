@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rollbook.infra.cli import run as rollbook
+from rollbook.infra.command import run as rollbook
 from rollbook.infra.settings import Topic
 from rollbook.producers.redaction.policy import Redaction, Treatment
 from rollbook.replay.audit.audit import stretch_of

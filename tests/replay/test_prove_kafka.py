@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rollbook.infra.cli import run as rollbook
+from rollbook.infra.command import run as rollbook
 from rollbook.infra.settings import Settings
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.schemas.records.run import Artifact, ArtifactKind

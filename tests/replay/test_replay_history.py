@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rollbook.infra.cli import run as rollbook
+from rollbook.infra.command import run as rollbook
 from rollbook.replay.bundle.model import StageId
 from rollbook.replay.engine.chain import replay_chain
 from rollbook.replay.engine.result import Verdict

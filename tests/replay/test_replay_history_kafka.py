@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from rollbook.infra.broker.ports import free_port
-from rollbook.infra.cli import run as rollbook
+from rollbook.infra.command import run as rollbook
 from rollbook.infra.settings import Settings
 from rollbook.producers import new_id, new_identity
 from rollbook.replay.history.kafka import KafkaLog

@@ -17,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # the package
     ResourceType,
 )
 
-from rollbook.infra.cli import run as rollbook
+from rollbook.infra.command import run as rollbook
 from rollbook.infra.settings import LIFECYCLE_MAX_BYTES, Settings, Topic
 from rollbook.replay.histories import open_history
 from rollbook.replay.history import restoring

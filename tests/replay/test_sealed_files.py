@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rollbook.infra.cli import run as rollbook
+from rollbook.infra.command import run as rollbook
 from rollbook.replay.audit.anchor import anchor_of
 from rollbook.replay.audit.audit import audit, stretch_of
 from rollbook.replay.audit.decisions import Stretch

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rollbook.infra.cli import run as rollbook
+from rollbook.infra.command import run as rollbook
 from rollbook.replay.audit.audit import stretch_of
 from rollbook.replay.histories import open_history
 from rollbook.replay.history.export import export

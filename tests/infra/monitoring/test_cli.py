@@ -2,7 +2,7 @@
 
 import pytest
 
-from rollbook.infra.cli import run
+from rollbook.infra.command import run
 from rollbook.infra.monitoring.files import File
 
 
