@@ -186,11 +186,7 @@ class Trainer(Client):
     def new_checkpoint_id(self) -> str:
         """A checkpoint id that never recurs; it names the learner and its epoch, so that two processes never write to
         the same place."""
-        return f"{self._name}-{new_id()}"
-
-    def artifact_name(self, version: int) -> str:
-        """A name for a policy's artifact that no other epoch of the learner uses."""
-        return f"{self._name}-v{version}"
+        return f"{self._learner_id[:_NAME_CHARACTERS]}-e{self.learner.epoch}-{new_id()}"
 
     @property
     def learner(self) -> LearnerRef:
@@ -303,10 +299,6 @@ class Trainer(Client):
             if self._fetcher is not None:
                 self._fetcher.close()
                 self._fetcher = None
-
-    @property
-    def _name(self) -> str:
-        return f"{self._learner_id[:_NAME_CHARACTERS]}-e{self.learner.epoch}"
 
     def _check_enforcement(self) -> bool:
         """Whether the ledger knows the run already. Raises WrongEnforcement."""
