@@ -1,7 +1,7 @@
 """Reading a partition from one offset to another, by a consumer of its own that belongs to no group."""
 
 from collections.abc import Iterable, Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from confluent_kafka import Message, TopicPartition
 
@@ -39,14 +39,21 @@ def first_of(kafka: Kafka, clock: Clock, place: Place) -> int:
     return int(offset)
 
 
+def taken(reader: Any) -> list[Message]:
+    """What there is by now; none after 50 ms without any. To ask at once for as many as there may be would wait
+    those out wherever there are fewer."""
+    first = reader.consume(1, 0.05)
+    return first + reader.consume(5_000, 0.0) if first else []
+
+
 def records(kafka: Kafka, clock: Clock, start: TopicPartition, end: int, *, committed: bool) -> Iterator[Message]:
     """What lies from `start` up to `end`, which must be readable. Raises `HostStopped` when it does not go on."""
     reader = kafka.reader(committed=committed)
     try:
         reader.assign([start])
-        at, since = max(0, int(start.offset)), clock.monotonic()
+        at, since = int(start.offset), clock.monotonic()
         while at < end:
-            for message in reader.consume(5_000, 0.05):
+            for message in taken(reader):
                 error = message.error()
                 if error is None:
                     yield message

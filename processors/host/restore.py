@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.host.clients import retried
@@ -21,7 +21,7 @@ from rollbook.processors.host.decided import foreign, last_decision
 from rollbook.processors.host.errors import HostStopped, PartitionUnusable
 from rollbook.processors.host.kafka import Kafka
 from rollbook.processors.host.logs import at
-from rollbook.processors.host.reading import ends_of, key_and_value, records
+from rollbook.processors.host.reading import ends_of, first_of, key_and_value, records, taken
 from rollbook.processors.host.takeover import GIVE_UP_AFTER_S, Stopped, Takeover
 from rollbook.processors.host.transaction import Transactions
 from rollbook.processors.ledger.fold import Ledger
@@ -175,17 +175,19 @@ class Opening:
     def _rebuild(self, group: Consumer) -> Rebuild:
         """Read the ledger partition to its end as of now, past whatever is open there."""
         rebuild = Rebuild(self._partition, self._topic_partitions)
-        place = TopicPartition(self._settings.topic(Topic.LEDGER), self._partition, OFFSET_BEGINNING)
-        [(_, end)] = ends_of(self._kafka, self._clock, [(self._settings.topic(Topic.LEDGER), self._partition)])
+        topic = self._settings.topic(Topic.LEDGER)
+        # An offset: for OFFSET_BEGINNING a consumer that is not connected yet asks in vain, and again after 500 ms.
+        place = TopicPartition(topic, self._partition, first_of(self._kafka, self._clock, (topic, self._partition)))
+        [(_, end)] = ends_of(self._kafka, self._clock, [(topic, self._partition)])
         consumer = self._kafka.reader()
         try:
             consumer.assign([place])
-            at, since, began = 0, self._clock.monotonic(), self._clock.monotonic()
+            at, since, began = int(place.offset), self._clock.monotonic(), self._clock.monotonic()
             said = began
             while at < end:
                 if self._stopping():
                     raise Stopped
-                self._take(consumer, rebuild)
+                self._take(taken(consumer), rebuild)
                 now, position = self._clock.monotonic(), max(0, int(consumer.position([place])[0].offset))
                 if position > at:
                     at, since = position, now
@@ -208,8 +210,8 @@ class Opening:
         """That it goes on: a large ledger takes minutes."""
         logger.info("restoring: at offset %d of %d of the ledger", position, end, extra=at(self._partition))
 
-    def _take(self, consumer: Consumer, rebuild: Rebuild) -> None:
-        for message in consumer.consume(5_000, 0.05):
+    def _take(self, messages: list[Message], rebuild: Rebuild) -> None:
+        for message in messages:
             error = message.error()
             if error is not None:
                 if error.fatal():
