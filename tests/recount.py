@@ -53,7 +53,7 @@ def read_topic(bootstrap: str, topic: str) -> list[Record]:
         consumer.assign(places)
         records = []
         while any(place.offset < ends[place.partition] for place in consumer.position(places) if ends[place.partition]):
-            for message in consumer.consume(5000, 0.2):
+            for message in [*consumer.consume(1, 0.2), *consumer.consume(5000, 0)]:
                 assert message.error() is None, message.error()
                 place: tuple[Any, Any, Any] = (message.partition(), message.offset(), message.key())
                 records.append(Record(*place, message.value()))
