@@ -1,6 +1,8 @@
 # Everything a developer runs. `make help` lists it; each target sets up what it needs, once.
 
 MAKEFLAGS += --no-print-directory
+# Some images set it. Tests start hundreds of processes: without what is compiled once, half of their time is compiling.
+unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup test lint format demo soak docs installs lock clean broker-files
 
@@ -56,7 +58,8 @@ format: $(READY) ## Let ruff format and sort the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test: lint broker-files ## Check everything, then run the tests on a real broker
+test: $(READY) ## Check everything, then run the tests on a real broker
+	@$(MAKE) --jobs=2 --output-sync=target lint broker-files
 	$(BIN)/pytest $(PYTEST_ARGS)
 
 demo: broker-files ## Train a small model through a real broker and replay its updates
