@@ -19,6 +19,7 @@ from rollbook.processors.host.logs import LogFormat, configure
 from rollbook.processors.host.loop import DEFAULT_LIMITS, DEFAULT_SESSION_TIMEOUT_MS, Host
 from rollbook.processors.host.metrics import Metrics
 from rollbook.processors.host.poison import PoisonLimits
+from rollbook.processors.stopping import stopping
 from rollbook.schemas.errors import BadInput, RollbookError
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,100}")
@@ -105,7 +106,7 @@ def run(
     if problems:
         raise BadInput(in_one_line(problems))
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in stopping():
         signal.signal(number, lambda *_: stop.set())
     clock = SystemClock()
     metrics, health = Metrics(clock, name), Health(clock, healthy_within_s)

@@ -6,7 +6,6 @@ that nothing can be written. The service reads by confluent-kafka, with the sett
 
 import asyncio
 import logging
-import signal
 import socket
 import sys
 from collections.abc import Iterable
@@ -26,10 +25,10 @@ from rollbook.processors.dashboard.web.lookup import Lookup
 from rollbook.processors.dashboard.web.pages import Pages
 from rollbook.processors.dashboard.web.server import Web
 from rollbook.processors.dashboard.web.stream import Frames, Streams
+from rollbook.processors.stopping import stopping
 
 logger = logging.getLogger("rollbook.dashboard")
 
-_STOPS = (signal.SIGINT, signal.SIGTERM)
 _LEAVE_S = 1.8
 _SWITCH_S = 0.001
 """A thread that reads a long log lets the others in so often; at Python's 5 ms a page waits for several such turns."""
@@ -75,12 +74,12 @@ def build(settings: Settings, listening: socket.socket, access: Access) -> Dashb
 
 
 async def serve(settings: Settings, listening: socket.socket, access: Access) -> None:
-    """Serve until SIGINT or SIGTERM, or until a service fails, which is raised."""
+    """Serve until a signal asks for the end, or until a service fails, which is raised."""
     sys.setswitchinterval(_SWITCH_S)
     app = build(settings, listening, access)
     loop = asyncio.get_running_loop()
     asked = asyncio.Event()
-    for number in _STOPS:
+    for number in stopping():
         loop.add_signal_handler(number, asked.set)
     try:
         await app.start()

@@ -27,9 +27,9 @@ LAYERS = {
     ),
     "processors": (
         "fold_version", "lifecycle_schema", "decision_schema", "reasons", "gates", "lifecycle", "rules", "ledger",
-        "capacity", "freshness", "metric", "metric_table", "address", "host", "dashboard.answers", "dashboard.fold",
-        "dashboard.shared", "dashboard.reading", "dashboard.metrics", "dashboard.exposition", "dashboard.supervisor",
-        "dashboard.web", "dashboard.app", "commands",
+        "capacity", "freshness", "metric", "metric_table", "address", "stopping", "host", "dashboard.answers",
+        "dashboard.fold", "dashboard.shared", "dashboard.reading", "dashboard.metrics", "dashboard.exposition",
+        "dashboard.supervisor", "dashboard.web", "dashboard.app", "commands",
     ),
     "replay": (
         "kernels", "bundle", "dialects", "stages", "bundle.reading", "bundle.writing", "capture", "engine",
