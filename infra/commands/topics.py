@@ -117,7 +117,7 @@ def acl(
 ) -> None:
     """Print the least access rights that each role needs, as commands for Kafka's own tool; --apply sets them.
 
-    Roles: worker, reward, trainer, coordinator, processor, reader, operator. Entries are only ever added.
+    Roles: worker, reward, trainer, coordinator, processor, reader, operator, restorer. Entries are only ever added.
     """
     from rollbook.infra.topics.acls import apply_acls, commands
 

@@ -21,6 +21,7 @@ class Role(StrEnum):
     PROCESSOR = "processor"
     READER = "reader"
     OPERATOR = "operator"
+    RESTORER = "restorer"
 
 
 ABOUT = {
@@ -31,6 +32,7 @@ ABOUT = {
     Role.PROCESSOR: "the processor: the only one that writes decisions and the ledger, and that may use transactions",
     Role.READER: "whoever looks, materializes, replays or audits; writes nothing",
     Role.OPERATOR: "who makes the topics, runs `rollbook doctor` and ends what hangs: a reader who may do that too",
+    Role.RESTORER: "who restores a backup, for as long as that takes: writes records, and lets payloads go",
 }
 
 
@@ -44,11 +46,12 @@ class Resource(StrEnum):
 
 
 class Operation(StrEnum):
-    """By the name that Kafka's tool has for it. Read and Write include Describe."""
+    """By the name that Kafka's tool has for it. Read, Write and Delete include Describe."""
 
     READ = "Read"
     WRITE = "Write"
     CREATE = "Create"
+    DELETE = "Delete"
     DESCRIBE = "Describe"
     DESCRIBE_CONFIGS = "DescribeConfigs"
     ALTER_CONFIGS = "AlterConfigs"
@@ -144,6 +147,13 @@ def _rights() -> Iterator[Right]:
         yield Right(role, Resource.TOPIC, on, (describe, compared), "`rollbook doctor` looks at their copies")
     yield group(role, PROCESSORS, read, why="`rollbook doctor`; resets its offsets where the host asks for it")
     yield Right(role, Resource.CLUSTER, None, (describe, compared), "`rollbook doctor` looks at brokers and groups")
+
+    role = Role.RESTORER
+    yield from topics(role, (read,), "looks whether they are there and empty", *Topic)
+    yield from topics(role, (write,), "writes back what was exported", Topic.LIFECYCLE, Topic.PAYLOADS)
+    why = "lets go again what retention had taken; Kafka has no right to records alone: it may delete the topic, too"
+    yield from topics(role, (Operation.DELETE,), why, Topic.PAYLOADS)
+    yield group(role, READING, describe, why="reads without committing")
 
 
 RIGHTS: tuple[Right, ...] = tuple(_rights())

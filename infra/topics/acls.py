@@ -35,6 +35,7 @@ _OPERATIONS = {
     Operation.READ: AclOperation.READ,
     Operation.WRITE: AclOperation.WRITE,
     Operation.CREATE: AclOperation.CREATE,
+    Operation.DELETE: AclOperation.DELETE,
     Operation.DESCRIBE: AclOperation.DESCRIBE,
     Operation.DESCRIBE_CONFIGS: AclOperation.DESCRIBE_CONFIGS,
     Operation.ALTER_CONFIGS: AclOperation.ALTER_CONFIGS,

@@ -59,7 +59,7 @@ from rollbook.tests.producers.test_freshness_reader import until
 from rollbook.tests.producers.world import PATIENT, POLICY, RULE, SAMPLING, TASK, row
 from rollbook.tests.replay.test_restore import made as made_file
 
-STRANGER, RESTORER = "stranger", "restorer"
+STRANGER = "stranger"
 ADMISSION = Admission(max_lag=1, lag_unit=LagUnit.DEPTH, max_mean_abs_log_ratio=0.2, drift_gate=DriftGate.OFF)
 NAME = "processor-0"
 
@@ -67,7 +67,7 @@ NAME = "processor-0"
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """Topics made, and every role's rights given to a user of its name."""
-    with secured_broker(tmp_path_factory.mktemp("secured"), [*Role, STRANGER, RESTORER]) as broker:
+    with secured_broker(tmp_path_factory.mktemp("secured"), [*Role, STRANGER]) as broker:
         create_topics(broker.admin, 2)
         apply_acls([acl for role in Role for acl in acls_for(role, f"User:{role}", broker.admin)], broker.admin)
         yield broker
@@ -119,23 +119,22 @@ def die_in_a_transaction(settings: Settings) -> Transactions:
     return dead
 
 
-def test_a_restore_over_tls_is_a_readers_who_may_write_and_lets_nothing_go_without_the_right(
+def test_a_restore_over_tls_is_the_restorers_and_lets_nothing_go_without_the_right(
     secured: Secured, tmp_path: Path
 ) -> None:
     files = [made_file(tmp_path / "lifecycle", {0: b"a", 1: b"b"}, partitions=2)]
-    for prefix, first in (("whole.", 0), ("begun-later.", 1)):
+    files += [made_file(tmp_path / "payloads", {1: b"p"}, topic=Topic.PAYLOADS, partitions=2)]
+    for prefix, roles in (("restored.", (Role.RESTORER,)), ("not-restored.", (Role.READER, Role.WORKER))):
         admin = replace(secured.admin, topic_prefix=prefix)
         create_topics(admin, 2)
-        rights = [acl for role in (Role.READER, Role.WORKER) for acl in acls_for(role, f"User:{RESTORER}", admin)]
-        apply_acls(rights, admin)
-        payloads = made_file(tmp_path / f"payloads-{first}", {first: b"p"}, topic=Topic.PAYLOADS, partitions=2)
-        user = replace(secured.tls_user(RESTORER), topic_prefix=prefix)
-        if first == 0:
-            done = restore([*files, payloads], user)
-            assert [(one.records, one.end) for one in done.partitions] == [(2, 2), (1, 1)]
+        apply_acls([acl for role in roles for acl in acls_for(role, f"User:{Role.RESTORER}", admin)], admin)
+        user = replace(secured.tls_user(Role.RESTORER), topic_prefix=prefix)
+        if roles == (Role.RESTORER,):
+            done = restore(files, user)
+            assert [(one.records, one.empty, one.end) for one in done.partitions] == [(2, 0, 2), (1, 1, 2)]
             continue
         with pytest.raises(EnvironmentFault, match="see that the user may delete records there") as refused:
-            restore([*files, payloads], user)
+            restore(files, user)
         assert SECRET not in str(refused.value)
 
 
