@@ -135,8 +135,6 @@ def ledger(
     """
     with progress() as watch, place_of_run(run, watch) as place:
         found, next_offset = read_ledger(place)
-        if not found.head.sequence:
-            raise place.nothing("ledger")
         if update is not None and update not in found.updates:
             raise AnswerNo(f"run {visible(run)} has no update {visible(update)}: `rollbook ledger` lists the open ones")
         shown = view(found, next_offset, heard_at(place, found, update), state=state, update_id=update)

@@ -78,7 +78,9 @@ class LedgerView:
 
 
 def read_ledger(place: Place) -> tuple[Run, int]:
-    """The run and the first lifecycle offset that is not in it, by the same code that restores the processor."""
+    """The run and the first lifecycle offset that is not in it, by the same code that restores the processor.
+
+    Raises AnswerNo for a run of which nothing was decided, whatever its name."""
     topic = place.topic(Topic.LEDGER)
     bounds = place.log.bounds(topic, place.partition)
     rebuild = Rebuild(place.partition, place.partitions, place.run_id)
@@ -86,9 +88,12 @@ def read_ledger(place: Place) -> tuple[Run, int]:
         for stored in place.log.read(topic, place.partition, bounds.first, bounds.end):
             rebuild.take(stored.key or b"", stored.value)
     try:
-        return rebuild.ledger().run(place.run_id), rebuild.next_offset
+        found = rebuild.ledger().runs.get(place.run_id)
     except BadInput as problem:
         raise BadInput(f"{topic}:{place.partition}: {problem}") from None
+    if found is None or not found.head.sequence:
+        raise place.nothing("ledger")
+    return found, rebuild.next_offset
 
 
 def heard_at(place: Place, run: Run, update_id: str | None) -> dict[int, int]:

@@ -126,7 +126,7 @@ def test_a_neighbour_in_the_partition_is_another_run(decided: History, capsys: p
 
 
 def test_what_it_does_not_know_is_a_no(decided: History, capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["--run", "nobody"], ["--run", RUN, "--update", "u9\n"]):
+    for arguments in (["--run", "nobody"], ["--run", "a\nb"], ["--run", RUN, "--update", "u9\n"]):
         assert rollbook(["ledger", *arguments]) == 1
         captured = capsys.readouterr()
         assert captured.out == ""
