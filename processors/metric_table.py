@@ -274,6 +274,13 @@ READER_LAG = _of_dashboard(
     "Committed offsets of the decisions topic, markers included, that the dashboard has not read yet.",
 )
 READER_FOLDED = _of_dashboard("folded_records_total", _C, (), "records", "Records folded since this process began.")
+READER_UNREADABLE = _of_dashboard(
+    "unreadable_records_total",
+    _C,
+    (),
+    "records",
+    "Of these such that are no decision or snapshot, and were skipped: nobody but the processor may write there.",
+)
 
 TABLE = tuple(one for one in list(globals().values()) if isinstance(one, Metric))
 """All that are defined above, so that none can be forgotten."""

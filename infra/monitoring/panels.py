@@ -220,7 +220,13 @@ DASHBOARD = Section(
             "Records read",
             Look.LINES,
             Unit.PER_SECOND,
-            (Query(f"sum by (instance) (rate({selector(table.READER_FOLDED)}[{_RATE}]))", "{{instance}}"),),
+            (
+                Query(f"sum by (instance) (rate({selector(table.READER_FOLDED)}[{_RATE}]))", "{{instance}}"),
+                Query(
+                    f"sum by (instance) (rate({selector(table.READER_UNREADABLE)}[{_RATE}]))",
+                    "{{instance}}, unreadable",
+                ),
+            ),
         ),
         Panel(
             "Runs",

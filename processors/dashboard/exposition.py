@@ -21,14 +21,15 @@ class Exposition:
 
     def __call__(self) -> bytes:
         with self._lock:
-            runs, records, left_out = self._shared.looked(
-                lambda view: (list(_figures(view.figures())), view.records, view.left_out)
+            runs, records, left_out, unreadable = self._shared.looked(
+                lambda view: (list(_figures(view.figures())), view.records, view.left_out, view.unreadable)
             )
             if not self._shared.was_live:  # figures of a log that is half read would look like alarms and resets
                 runs = []
             standing = self._shared.standing
             connected = standing.reading in (Reading.CATCHING_UP, Reading.LIVE)
-            return self._metrics.exposition(runs, ReaderFigures(connected, standing.behind, records, left_out))
+            reader = ReaderFigures(connected, standing.behind, records, left_out, unreadable)
+            return self._metrics.exposition(runs, reader)
 
 
 def _figures(runs: Iterator[tuple[RunView, Times]]) -> Iterator[RunFigures]:

@@ -78,12 +78,13 @@ class RunFigures:
 @dataclass(frozen=True, slots=True)
 class ReaderFigures:
     """How the dashboard's reader is getting on: committed records that it has not folded, by partition; open runs that
-    it does not keep."""
+    it does not keep; records that it could not read."""
 
     connected: bool
     lag_records: Mapping[int, int]
     folded: int
     left_out: int = 0
+    unreadable: int = 0
 
 
 class RunMetrics:
@@ -108,6 +109,7 @@ class RunMetrics:
         page.put(table.DASHBOARD_RUNS_HIDDEN, len(runs) - len(shown) + reader.left_out)
         page.put(table.READER_CONNECTED, reader.connected)
         page.put(table.READER_FOLDED, reader.folded)
+        page.put(table.READER_UNREADABLE, reader.unreadable)
         for partition, behind in sorted(reader.lag_records.items()):
             page.put(table.READER_LAG, behind, str(partition))
         registry = CollectorRegistry()

@@ -35,7 +35,7 @@ from rollbook.tests.processors.history import History
 from rollbook.tests.processors.test_metrics import samples
 
 AT_MS = 1_764_500_000_125
-READER = ReaderFigures(connected=True, lag_records={0: 7, 1: 0}, folded=41)
+READER = ReaderFigures(connected=True, lag_records={0: 7, 1: 0}, folded=41, unreadable=2)
 Told = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
@@ -125,6 +125,7 @@ def test_a_figure_is_told(name: str, labels: dict[str, str], expected: float | N
         ("dashboard_reader_lag_records", {"partition": "0"}, 7),
         ("dashboard_reader_lag_records", {"partition": "1"}, 0),
         ("dashboard_folded_records_total", {}, 41),
+        ("dashboard_unreadable_records_total", {}, 2),
         ("dashboard_runs", {}, 1),
         ("dashboard_runs_not_shown", {}, 0),
     ],

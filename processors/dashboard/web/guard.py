@@ -26,6 +26,7 @@ ANSWER_S = 30.0
 """Who takes longer to take an answer is hung up on."""
 _TICKET_S = 30 * 24 * 3600
 _WRONG_TOKEN_S = 0.5
+"""Whoever gives a wrong one has his answer so late, wherever he gives it."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -50,7 +51,7 @@ class Guard:
 
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            refusal = self._refusal(request)
+            refusal = await self._refusal(request)
             return await handler(request) if refusal is None else refusal
         except Refused as refused:
             return problem(refused.status, str(refused), refused.headers)
@@ -67,7 +68,7 @@ class Guard:
                 f"a defect of rollbook ({type(defect).__name__}): see the log of the dashboard",
             )
 
-    def _refusal(self, request: web.Request) -> web.StreamResponse | None:
+    async def _refusal(self, request: web.Request) -> web.StreamResponse | None:
         """Why the request is not answered, or where the browser is to go first; None: it may pass."""
         access, path = self._access, request.path
         if path == HEALTH:
@@ -84,9 +85,11 @@ class Guard:
         if path in OPEN:
             return None
         if access.token is not None and path == PAGE and "token" in request.query:
-            return self._exchanged(request)
+            return await self._exchanged(request)
         if access.is_known(request.headers.get("Authorization"), request.cookies.get(access.cookie)):
             return None
+        if "Authorization" in request.headers:
+            await asyncio.sleep(_WRONG_TOKEN_S)
         if path == PAGE:
             return _redirect("login")
         return problem(
@@ -95,11 +98,12 @@ class Guard:
             {"WWW-Authenticate": 'Bearer realm="rollbook dashboard"'},
         )
 
-    def _exchanged(self, request: web.Request) -> web.StreamResponse:
+    async def _exchanged(self, request: web.Request) -> web.StreamResponse:
         """A link with the token in it: the address that stays in the browser is one without."""
-        if not self._access.is_token(request.query["token"]):
-            return _redirect("login")
-        return self.signed_in(request)
+        if self._access.is_token(request.query["token"]):
+            return self.signed_in(request)
+        await asyncio.sleep(_WRONG_TOKEN_S)
+        return _redirect("login")
 
     def signed_in(self, request: web.Request) -> web.StreamResponse:
         """To the page, with the cookie."""

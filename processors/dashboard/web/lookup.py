@@ -9,7 +9,7 @@ from http import HTTPStatus
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from rollbook.infra.settings import Settings, Topic
-from rollbook.processors.dashboard.answers import Trajectory, TrajectoryStep
+from rollbook.processors.dashboard.answers import Reading, Trajectory, TrajectoryStep
 from rollbook.processors.dashboard.fold.view import Remembered
 from rollbook.processors.dashboard.reading.clients import picker
 from rollbook.processors.dashboard.shared import Shared
@@ -54,6 +54,9 @@ class Lookup:
         kept = self._kept_now(key)
         if kept is not None:
             return kept
+        standing = self._shared.standing
+        if standing.reading in (Reading.WAITING, Reading.CUT_OFF):  # who asks is told at once what the reader knows
+            raise _not_to_be_read(standing.fault)
         if not self._places.acquire(blocking=False):
             raise Refused(
                 HTTPStatus.SERVICE_UNAVAILABLE, "other histories are being read: ask again", {"Retry-After": "1"}
@@ -92,11 +95,7 @@ class Lookup:
                 read += 1
         except (KafkaException, TimeoutError) as error:
             why = self._settings.hidden(error.args[0].str()) if isinstance(error, KafkaException) else str(error)
-            raise Refused(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                f"the decisions topic cannot be read ({why}): see that the broker is up, and ask again",
-                {"Retry-After": "5"},
-            ) from None
+            raise _not_to_be_read(why) from None
         finally:
             consumer.close()
         return Trajectory(
@@ -150,6 +149,14 @@ def steps_of(decision: Decision, at_ms: int, run_id: str, trajectory_id: str) ->
     subject = decision.subject
     if not said and subject is not None and subject.kind in ("trajectory", "reward") and subject.id == trajectory_id:
         yield bare
+
+
+def _not_to_be_read(why: str) -> Refused:
+    return Refused(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        f"the decisions topic cannot be read ({why}): see that the broker is up, and ask again",
+        {"Retry-After": "5"},
+    )
 
 
 def unknown_run(run_id: str) -> Refused:

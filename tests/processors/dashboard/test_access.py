@@ -252,11 +252,15 @@ def test_without_a_token_nothing_of_a_run_is_seen(locked: Served) -> None:
         "/index.html",
         "/api/openapi.json",
     ):
-        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Cookie": f"rollbook-dashboard-{locked.port}={TOKEN}"}):
+        for headers in ({}, {"Cookie": f"rollbook-dashboard-{locked.port}={TOKEN}"}):
             reply = locked.ask(path, headers=headers)
             assert reply.status == 401, path
             assert reply.headers["www-authenticate"].startswith("Bearer")
         assert locked.ask(f"{path}?token={TOKEN}").status == 401, "in a URL it is taken by the page alone"
+    asked = time.monotonic()
+    assert locked.ask("/metrics", headers={"Authorization": "Bearer wrong"}).status == 401
+    assert locked.ask("/?token=wrong").headers["location"] == "login"
+    assert time.monotonic() - asked > 0.9, "who guesses waits"
     assert locked.ask("/").headers["location"] == "login"
     assert locked.ask("/healthz").status == 200
     assert locked.ask("/login").status == 200
@@ -397,7 +401,7 @@ def test_a_form_that_never_comes_whole_is_answered(locked: Served) -> None:
         assert raw.recv(100).startswith(b"HTTP/1.1 408")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_it_ends_in_time_with_streams_and_half_requests_open(number: signal.Signals) -> None:
     with dashboard(NOBODY) as running, running.events() as stream:
         stream.next()

@@ -25,6 +25,7 @@ from rollbook.processors.dashboard.answers import Reading
 from rollbook.processors.dashboard.reading.progress import IN_TIME, LATE, Progress
 from rollbook.processors.dashboard.shared import Shared
 from rollbook.processors.dashboard.supervisor import Supervisor
+from rollbook.processors.dashboard.web.lookup import WITHIN_S
 from rollbook.tests import recount
 from rollbook.tests.conftest import PARTITIONS
 from rollbook.tests.infra.rich_run import decide, rich
@@ -107,6 +108,11 @@ def test_it_starts_before_the_broker_and_before_the_topics() -> None:
             assert shown(served) == counted(settings)
         stream.until(lambda frame: frame["status"]["reading"] == "cut_off")
         assert shown(served)["run-1"], "what was read stays"
+        asked = time.monotonic()
+        history = served.ask("/api/runs/run-1/trajectories/t0")
+        assert history.status == 503
+        assert "no Kafka broker answers" in history.json()["problem"]
+        assert time.monotonic() - asked < WITHIN_S / 2, "what is known is not waited for"
 
 
 def test_a_broker_that_is_killed_while_it_is_read_leaves_counts_exact(own: EmbeddedBroker) -> None:
