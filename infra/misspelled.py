@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Collection
-from difflib import get_close_matches
 
 _NEARLY = 0.8
 """A letter too many or too few of a dozen; another word in place of one of ours is another name."""
@@ -23,6 +22,8 @@ def meant_by(name: str, known: Collection[str], setting: str) -> str:
 
     Compared is what comes after the first word, which all have.
     """
+    from difflib import get_close_matches  # for names that are wrong alone: every client imports this module
+
     ours, _, rest = name.partition("_")
     first, _, tail = rest.partition("_")
     if tail and get_close_matches(first, (setting.strip("_").rpartition("_")[2],), cutoff=_NEARLY):

@@ -9,8 +9,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import platformdirs
-
 from rollbook.infra.misspelled import is_of_kubernetes, meant_by
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 
@@ -269,11 +267,15 @@ def check_names(env: Mapping[str, str]) -> None:
 
 def cache_dir() -> Path:
     """Where fetched and verified files live (`ROLLBOOK_CACHE_DIR`): safe to delete, they are fetched again."""
+    import platformdirs  # which clients never ask, and which takes longer to import than this module
+
     return Path(os.environ.get(CACHE_VARIABLE) or platformdirs.user_cache_path("rollbook")).absolute()
 
 
 def data_dir() -> Path:
     """Where data that must survive lives, such as the broker's logs (`ROLLBOOK_DATA_DIR`)."""
+    import platformdirs
+
     return Path(os.environ.get(DATA_VARIABLE) or platformdirs.user_data_path("rollbook")).absolute()
 
 

@@ -32,6 +32,10 @@ class WholeBatch(Part):
     ranks: AboveZero = Field(default=1.0, description="Ranks that gradients are averaged over afterwards.")
 
 
+_WHAT_THE_ROWS_SHOW = WholeBatch.trusted(tokens=None, sequences=None, length=None, ranks=1.0)
+"""The default; `WholeBatch()` would build validators whenever this is imported."""
+
+
 class Reached(StrEnum):
     """What one ratio of trainer and sampler belongs to."""
 
@@ -70,7 +74,9 @@ class NamedValueLoss(NamedConvention):
     clip: AboveZero | None = Field(
         default=None, description="How far a value may move before the loss stops to follow."
     )
-    whole_batch: WholeBatch = Field(default=WholeBatch(), description="What it is divided by, as of the policy's loss.")
+    whole_batch: WholeBatch = Field(
+        default=_WHAT_THE_ROWS_SHOW, description="What it is divided by, as of the policy's loss."
+    )
 
 
 class KlEstimator(StrEnum):
@@ -134,7 +140,7 @@ class Conventions(Part):
     )
     tau_pos: AboveZero = Field(default=1.0, description="SAPO's temperature for positive advantages.")
     tau_neg: AboveZero = Field(default=1.05, description="SAPO's temperature for negative advantages.")
-    whole_batch: WholeBatch = Field(default=WholeBatch(), description="What the loss is divided by.")
+    whole_batch: WholeBatch = Field(default=_WHAT_THE_ROWS_SHOW, description="What the loss is divided by.")
     corrections: tuple[Correction, ...] = Field(
         default=(), max_length=8, description="Importance corrections, applied in turn."
     )
