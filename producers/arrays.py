@@ -18,6 +18,9 @@ Number: TypeAlias = float | np.floating[Any] | np.integer[Any]
 Whole: TypeAlias = int | np.integer[Any]
 
 _INT32 = np.iinfo(np.int32)
+_MOST_BY_ROUNDING = 0.25
+"""A log-prob is at most 0. What is computed in bfloat16, as a logit less the logarithm of a sum, may come out that far
+above with logits of up to 128; what is further above is a probability, or has lost its sign."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,55 +47,84 @@ class Field:
 
 def token_ids(field: Field, values: npt.ArrayLike) -> IntArray:
     """Token ids [T] as int32."""
-    array = _one_dimensional(field, values)
+    array: npt.NDArray[Any] = _one_dimensional(field, values)
     if array.size and array.dtype.kind not in "iu":
-        raise field.violation(f"token ids are {array.dtype}, they must be integers")
-    if array.size and (array.min() < _INT32.min or array.max() > _INT32.max):
-        raise field.violation("a token id does not fit int32")
+        raise field.violation(f"its elements are {_told(array)}, they must be the tokenizer's integers")
+    wrong = np.flatnonzero((array < 0) | (array > _INT32.max)) if array.size else array
+    if wrong.size:
+        place = int(wrong[0])
+        raise field.violation(f"position {place} is {array[place]}: a token id is from 0 on, and fits int32")
     return array.astype(np.int32)
 
 
-def mask_array(field: Field, values: npt.ArrayLike, length: int) -> Mask:
-    """A mask [T] as bools."""
-    array = _one_dimensional(field, values)
-    if len(array) != length:
-        raise field.violation(f"{len(array)} elements for {length} response tokens")
+def mask_array(field: Field, values: npt.ArrayLike, length: int | None = None) -> Mask:
+    """A mask [T] as bools; T may be any where none is given."""
+    array = _one_dimensional(field, values, length)
     if array.dtype.kind not in "biuf" or not ((array == 0) | (array == 1)).all():
         raise field.violation("its elements must be bools, or 0 and 1")
     return array.astype(np.bool_)
 
 
-def reals(field: Field, values: npt.ArrayLike, length: int) -> FloatArray:
-    """Real values [T] as float32, whatever they are."""
-    array = _one_dimensional(field, values)
-    if len(array) != length:
-        raise field.violation(f"{len(array)} elements for {length} response tokens")
+def reals(field: Field, values: npt.ArrayLike, length: int | None = None) -> FloatArray:
+    """Real values [T] as float32, whatever they are; T may be any where none is given."""
+    array = _one_dimensional(field, values, length)
     if array.size and array.dtype.kind not in "fiu":
-        raise field.violation(f"its elements are {array.dtype}, they must be real numbers")
+        raise field.violation(f"its elements are {_told(array)}, they must be real numbers")
     with np.errstate(over="ignore"):
         return array.astype(np.float32)
 
 
-def active_reals(field: Field, values: npt.ArrayLike, mask: Mask) -> FloatArray:
-    """Real values [T] as float32; at active positions they must be finite, also as float32."""
-    array = reals(field, values, len(mask))
-    wrong = np.flatnonzero(mask & ~np.isfinite(array))
+def finite_reals(field: Field, values: npt.ArrayLike) -> FloatArray:
+    """Real values [T] as float32, in which they must be finite."""
+    array = reals(field, values)
+    wrong = np.flatnonzero(~np.isfinite(array))
     if wrong.size:
         place = int(wrong[0])
-        raise field.violation(f"position {place} is active and {array[place]}: it must be finite in float32")
+        raise field.violation(f"position {place} is {array[place]}: it must be finite in float32")
     return array
 
 
-def _one_dimensional(field: Field, values: npt.ArrayLike) -> npt.NDArray[np.generic]:
+def log_probs(field: Field, values: npt.ArrayLike, mask: Mask) -> FloatArray:
+    """Log-probs [T] in nats as float32; at active positions they must be finite, also as float32, and above 0 by no
+    more than rounding."""
+    array = reals(field, values, len(mask))
+    wrong = np.flatnonzero(mask & ~(np.isfinite(array) & (array <= _MOST_BY_ROUNDING)))
+    if not wrong.size:
+        return array
+    place = int(wrong[0])
+    if np.isfinite(array[place]):
+        raise field.violation(
+            f"position {place} is {array[place]:g}, above 0: it must be the logarithm of a probability, neither the "
+            "probability nor the logarithm without its sign"
+        )
+    raise field.violation(f"position {place} is active and {array[place]}: it must be finite in float32")
+
+
+def copied(values: npt.ArrayLike) -> npt.NDArray[Any]:
+    """A copy that the caller cannot change any more, of whatever kind it is."""
+    return np.asarray(_on_the_host(values)).copy()
+
+
+def _one_dimensional(field: Field, values: npt.ArrayLike, length: int | None = None) -> npt.NDArray[np.generic]:
     if values is None or isinstance(values, str | bytes):
         raise field.violation(f"it is {called(values)}, and must be a flat list or array of numbers")
     try:
         array = np.asarray(_on_the_host(values))
     except (ValueError, TypeError, RuntimeError):  # ragged; or of another library, which says why in many lines
         raise field.violation(f"it is {called(values)} that numpy takes for no flat array of numbers") from None
+    if array.ndim == 0:  # a set, a generator: numpy takes each for one thing
+        raise field.violation(f"it is {called(values)}, and must be a flat list or array of numbers")
     if array.ndim != 1:
         raise field.violation(f"its shape is {array.shape}, it must be flat")
+    if length is not None and len(array) != length:
+        raise field.violation(f"{len(array)} elements for {length} response tokens")
     return array
+
+
+def _told(array: npt.NDArray[Any]) -> str:
+    return {"U": "texts", "S": "texts", "O": "not all numbers that numpy has a kind for"}.get(
+        array.dtype.kind, str(array.dtype)
+    )
 
 
 def _on_the_host(values: Any) -> Any:

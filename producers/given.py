@@ -2,37 +2,50 @@
 as theirs, not met as an AttributeError deep in a client."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, TypeVar
 
 import numpy as np
 
 from rollbook.infra.settings import Settings
+from rollbook.producers.arrays import Field
 from rollbook.schemas.errors import BadInput
-from rollbook.schemas.types import ContractViolation, called
+from rollbook.schemas.types import ContractViolation, Part, called
+from rollbook.schemas.wording import an
 
 Number = np.integer[Any] | np.floating[Any]
 _LONGEST_S = 1_000_000.0
 """Eleven days: who says for ever means no less, and a thread cannot wait for longer than a clock can tell."""
 _T = TypeVar("_T")
 _E = TypeVar("_E", bound=StrEnum)
+_P = TypeVar("_P", bound=Part)
 
 
 def a(kind: type[_T], value: _T, record_type: str, field: str) -> _T:
     """The value, if it is of its kind. Raises ContractViolation."""
     if not isinstance(value, kind):
-        raise ContractViolation(record_type, field, f"it is {called(value)}, and must be {_one(kind)}")
+        raise ContractViolation(record_type, field, f"it is {called(value)}, and must be {an(kind.__name__)}")
     return value
 
 
-def _one(kind: type) -> str:
-    return f"an {kind.__name__}" if kind.__name__[0] in "AEIOU" else f"a {kind.__name__}"
+def mapped(values: Mapping[str, _T], place: Field) -> Iterable[tuple[str, _T]]:
+    """Values by name. Raises ContractViolation."""
+    if not isinstance(values, Mapping):
+        raise place.violation(f"it is {called(values)}, and must be a dict of values by name")
+    return values.items()
+
+
+def unspoiled(part: _P) -> _P:
+    """The record, or a part of one, checked anew: `model_copy` checks neither the names nor the values that it is
+    given. Raises ContractViolation. What is no part is left to the record that it is for."""
+    return type(part)(**vars(part)) if isinstance(part, Part) else part
 
 
 def listed(values: Iterable[_T], record_type: str, field: str) -> tuple[_T, ...]:
-    """Several, as a tuple. Raises ContractViolation for one alone: a text would be taken for a list of its letters."""
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+    """Several, as a tuple. Raises ContractViolation for one alone: a text would be taken for a list of its letters, a
+    record for one of its fields."""
+    if isinstance(values, str | bytes | Part) or not isinstance(values, Iterable):
         raise ContractViolation(record_type, field, f"it is {called(values)}, and must be a list: put it in one")
     return tuple(values)
 

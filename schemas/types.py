@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 from pydantic import VERSION, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.wording import ONE_LINE, RUN_NAME, SHA256, an, worded
 
 MAX_ITEMS = 8192
 """The most items one command may name (DESIGN section 5, bounded state)."""
@@ -12,9 +13,9 @@ MAX_ITEMS = 8192
 INT63_MAX = 2**63 - 1
 
 Text = Annotated[str, StringConstraints(strict=True, max_length=4096)]
-Id = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
-RunId = Annotated[str, StringConstraints(strict=True, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$")]
-Digest = Annotated[str, StringConstraints(strict=True, pattern=r"^[0-9a-f]{64}$")]
+Id = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=256, pattern=ONE_LINE)]
+RunId = Annotated[str, StringConstraints(strict=True, pattern=RUN_NAME)]
+Digest = Annotated[str, StringConstraints(strict=True, pattern=SHA256)]
 """A sha256 in lower-case hexadecimal."""
 Bytes = Annotated[bytes, Field(strict=True)]
 Count = Annotated[int, Field(strict=True, ge=0, le=INT63_MAX)]
@@ -48,16 +49,16 @@ def called(value: Any) -> str:
     if value is None:
         return "None"
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
-    return f"an {name}" if name[0] in "aeiou" else f"a {name}"
+    return an(name)
 
 
 def violation(model: type[BaseModel], error: ValidationError) -> ContractViolation:
     """The first thing that pydantic found wrong, on one line."""
     first = error.errors(include_url=False)[0]
     field = ".".join(str(place) for place in first["loc"])
-    problem = first["msg"].removeprefix("Value error, ")
+    problem = worded(first)
     if first["type"].endswith("_type"):  # its kind, and never its content
-        problem += f", and not {called(first['input'])}"
+        problem = f"it is {called(first['input'])}, and {problem.removeprefix('it ')}"
     if first["type"] == "value_error" and ": " in problem:  # our own validators name the field first
         named, problem = problem.split(": ", 1)
         field = f"{field}.{named}" if field else named
@@ -81,6 +82,9 @@ class Part(BaseModel):
         # Records inside a record are validated in place and not through this constructor, so that an error keeps its
         # whole path; pydantic looks for this mark.
         __init__.__pydantic_base_init__ = True
+
+        def __setattr__(self, name, value):
+            raise ContractViolation(type(self).__name__, name, "a record is never changed: make another one")
 
     @classmethod
     def trusted(cls, **fields: Any) -> Self:

@@ -133,7 +133,7 @@ class Client:
         """Flush within the deadline and let go. Raises DeliveryFailed when something did not arrive. Once is enough."""
         if self._connection.inherited:
             return
-        deadline_s = self._options.close_timeout_s if deadline_s is None else deadline_s
+        deadline_s = self._options.close_timeout_s if deadline_s is None else given.seconds(deadline_s, "deadline_s")
         left = 0
         try:
             if self._connection.is_its_thread:

@@ -11,6 +11,7 @@ from rollbook.producers.clients.client import Client, Options
 from rollbook.producers.clients.reports import Reports
 from rollbook.producers.errors import Refused
 from rollbook.producers.identity import now_ms
+from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.common import PolicyRef, Source, SourceKind
 from rollbook.schemas.records.decision import Decision
 from rollbook.schemas.records.policy import (
@@ -74,8 +75,14 @@ class Coordinator(Client):
     ) -> Decision:
         """Open the run, or change its limits with a higher config_version.
 
+        Raises BadInput for a `fold_version` that this package does not have: it would end the processor.
+
         `limits`: horizon, max_live, max_pending, lease_ms of `RunConfigured`; the partition count is the topic's.
         """
+        if given.whole(fold_version, "fold_version") > FOLD_VERSION:
+            raise BadInput(
+                f"fold_version is {fold_version}, and this rollbook has {FOLD_VERSION}: install a newer one first"
+            )
         return self._command(
             RunConfigured(
                 header=self._header(),
@@ -83,7 +90,7 @@ class Coordinator(Client):
                 fold_version=fold_version,
                 partition_count=self._connection.partitions(Topic.LIFECYCLE),
                 enforcement=enforcement,
-                admission=admission,
+                admission=given.unspoiled(admission),
                 required_workers=given.listed(required_workers, "RunConfigured", "required_workers"),
                 initial_policy=self._redaction.initial_policy(
                     given.a(InitialPolicy, initial_policy, "RunConfigured", "initial_policy")

@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import numpy.typing as npt
 
 from rollbook.infra.settings import Settings
 from rollbook.producers import given
-from rollbook.producers.arrays import Field, Number, active_reals, real
+from rollbook.producers.arrays import Field, Number, finite_reals, real
 from rollbook.producers.clients.client import Client, Options
 from rollbook.producers.sending.outbox import PayloadBytes
 from rollbook.schemas.digests import float32_bytes
@@ -102,7 +101,7 @@ class RewardService(Client):
     def _item(self, index: int, reward: Reward, payload: PayloadRef | None) -> RewardItem:
         place = Field("RewardReady", f"items.{index}")
         components = []
-        for number, (name, value) in enumerate(reward.components.items()):
+        for number, (name, value) in enumerate(given.mapped(reward.components, place / "components")):
             with (place / f"components.{number}").built_here():
                 components.append(NamedNumber(name=name, value=real(value)))
         with place.built_here():
@@ -116,5 +115,4 @@ class RewardService(Client):
 
 def _token_bytes(index: int, values: npt.ArrayLike) -> bytes:
     place = Field("RewardReady", f"items.{index}.token_rewards")
-    mask = np.ones(np.asarray(values).shape[:1], np.bool_)
-    return float32_bytes(active_reals(place, values, mask))
+    return float32_bytes(finite_reals(place, values))

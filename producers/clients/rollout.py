@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from rollbook.infra.settings import Settings
 from rollbook.producers import given
+from rollbook.producers.arrays import Field
 from rollbook.producers.clients.client import Client, Options
 from rollbook.producers.clients.reports import Reports
 from rollbook.producers.clients.segments import SegmentArrays, prepare_all
@@ -115,7 +116,10 @@ class RolloutWorker(Client):
             task=redaction.task(given.a(TaskSource, task, "Generated", "task")),
             contract_hash=contract_hash,
             overrides=redaction.named(
-                [NamedText(name=name, value=redaction.setting(value)) for name, value in (overrides or {}).items()]
+                [
+                    NamedText(name=name, value=redaction.setting(value))
+                    for name, value in given.mapped(overrides or {}, Field("Generated", "overrides"))
+                ]
             ),
             segments=tuple(row.record(redaction) for row in rows),
             finish_reason=finish_reason,

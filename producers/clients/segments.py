@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rollbook.producers import given
-from rollbook.producers.arrays import Field, active_reals, mask_array, token_ids
+from rollbook.producers.arrays import Field, log_probs, mask_array, token_ids
 from rollbook.producers.redaction.policy import Redaction
 from rollbook.schemas.codec import encode
 from rollbook.schemas.digests import (
@@ -28,9 +28,9 @@ from rollbook.schemas.records.rollout import Origin, Segment, Span
 class SegmentArrays:
     """One training row, T response tokens.
 
-    `prompt_ids` [P] and `response_ids` [T] integers; `log_probs` [T] real behavior log-probs in nats, where masked ones
-    may hold anything; `action_mask` [T] bools or 0 and 1, None for all active. Give `spans` that cover the response, or
-    `policy` where one policy wrote all of it.
+    `prompt_ids` [P] and `response_ids` [T] integers from 0 on; `log_probs` [T] real behavior log-probs in nats, none
+    above 0, where masked ones may hold anything; `action_mask` [T] bools or 0 and 1, None for all active. Give `spans`
+    that cover the response, or `policy` where one policy wrote all of it.
     """
 
     prompt_ids: npt.ArrayLike
@@ -112,14 +112,16 @@ def prepare(index: int, arrays: SegmentArrays) -> PreparedSegment:
         if arrays.action_mask is None
         else mask_array(field / "action_mask", arrays.action_mask, length)
     )
-    log_probs = active_reals(field / "log_probs", arrays.log_probs, mask)
+    behavior = log_probs(field / "log_probs", arrays.log_probs, mask)
     if (arrays.policy is None) == (not arrays.spans):
         raise (field / "spans").violation("give either spans or policy")
-    spans = tuple(arrays.spans)
+    spans = given.listed(arrays.spans, field.record_type, f"{field.path}.spans")
+    for number, span in enumerate(spans):
+        given.a(Span, span, field.record_type, f"{field.path}.spans.{number}")
     if arrays.policy is not None:
         spans = (Span(start=0, end=length, origin=Origin.MODEL, policy=arrays.policy),)
     _check_authorship(field / "action_mask", mask, spans)
-    return PreparedSegment(index, prompt, response, mask, log_probs, spans)
+    return PreparedSegment(index, prompt, response, mask, behavior, spans)
 
 
 def _check_authorship(field: Field, mask: Mask, spans: tuple[Span, ...]) -> None:

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from rollbook.producers.arrays import Field, active_reals, mask_array
+from rollbook.producers.arrays import Field, copied, log_probs, mask_array
 from rollbook.producers.clients.trainer import Trainer
 from rollbook.producers.updates.drift import admit_item, current_payloads
 from rollbook.producers.updates.recorders import Recorders
@@ -42,8 +42,8 @@ class ObservedRow:
 
     def snapshot(self) -> "ObservedRow":
         """A copy that the training cannot change any more."""
-        behavior = [(np.array(values), np.array(mask)) for values, mask in self.behavior]
-        return ObservedRow(self.trajectory_id, behavior, np.array(self.current_log_probs))
+        behavior = [(copied(values), copied(mask)) for values, mask in self.behavior]
+        return ObservedRow(self.trajectory_id, behavior, copied(self.current_log_probs))
 
     @property
     def size(self) -> int:
@@ -68,8 +68,8 @@ class ObservedRow:
         segments = []
         for index, (values, mask) in enumerate(self.behavior):
             place = Field("Admit", f"behavior.{index}")
-            checked = mask_array(place / "action_mask", mask, len(np.asarray(mask)))
-            segments.append((active_reals(place / "log_probs", values, checked), checked))
+            checked = mask_array(place / "action_mask", mask)
+            segments.append((log_probs(place / "log_probs", values, checked), checked))
         return segments
 
 
@@ -190,7 +190,7 @@ class Facts:
 
 def snapshot(step: StepArrays) -> StepArrays:
     """A recording that the training cannot change any more."""
-    rows = [replace(row, loss_mask=np.array(row.loss_mask)) for row in step.rows]
-    arrays = {name: np.array(values) for name, values in step.arrays.items()}
+    rows = [replace(row, loss_mask=copied(row.loss_mask)) for row in step.rows]
+    arrays = {name: copied(values) for name, values in step.arrays.items()}
     terms = {name: list(values) for name, values in step.row_terms.items()}
     return replace(step, rows=rows, arrays=arrays, results=dict(step.results), row_terms=terms)

@@ -94,7 +94,9 @@ class Redaction:
         return replace(self, prompts=prompts, responses=responses, tool_output=tool_output)
 
     def text(self, value: str) -> str:
-        """A free text."""
+        """A free text. What is none is left to the record that it is for, which refuses it by its field."""
+        if not isinstance(value, str):
+            return value
         return self._treat(self.texts, value, _beginning(value))
 
     def label(self, value: str) -> str:
@@ -113,7 +115,7 @@ class Redaction:
         (`paths`), an endpoint (`endpoints`) or a free text (`texts`); where it has the look of several, the strictest
         treatment of them is taken.
         """
-        if not value or _is_identifier(value):
+        if not isinstance(value, str) or not value or _is_identifier(value):  # what is no text: see `text`
             return value
         found = _ENDPOINT.search(value), _PATH.search(value)
         is_text = not any(found) or len(value.split()) != 1 or bool(_BREAK.search(value) or _KEY.search(value))
@@ -150,7 +152,7 @@ class Redaction:
 
     def setting(self, value: str) -> str:
         """A setting that deviates: numbers and switches stay, all else may be a prompt and is a free text."""
-        return value if _PLAIN_SETTING.match(value) else self.text(value)
+        return value if isinstance(value, str) and _PLAIN_SETTING.match(value) else self.text(value)
 
     def artifact(self, artifact: Artifact) -> Artifact:
         """The artifact with its uri treated."""

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-import numpy as np
 import numpy.typing as npt
 
 from rollbook.processors.gates import abs_log_ratio
-from rollbook.producers.arrays import Field, active_reals
+from rollbook.producers.arrays import Field, log_probs, reals
 from rollbook.producers.errors import OutOfOrder
 from rollbook.producers.sending.outbox import PayloadBytes
 from rollbook.schemas.codec import encode
@@ -46,10 +45,10 @@ def admit_item(place: Field, trajectory: Evidence, current_log_probs: npt.ArrayL
     """Figures of one trajectory from `current_log_probs` [T], its segments' response tokens joined in order.
 
     Both sides are float32 and compared in float64 (`abs_log_ratio`). Raises ContractViolation for another length, or
-    a non-finite value at an active position.
+    a value at an active position that is no log-prob.
     """
     mask = trajectory.action_mask
-    current = active_reals(place / "current_log_probs", current_log_probs, mask)
+    current = log_probs(place / "current_log_probs", current_log_probs, mask)
     active, total, largest = abs_log_ratio(trajectory.log_probs.tolist(), current.tolist(), mask.tolist())
     with place.built_here():
         return AdmitItem(
@@ -64,6 +63,7 @@ def admit_item(place: Field, trajectory: Evidence, current_log_probs: npt.ArrayL
 
 def current_payloads(run_id: str, update_id: str, current_log_probs: Mapping[str, npt.ArrayLike]) -> list[PayloadBytes]:
     """The current log-probs of trajectories as the `payloads` topic carries them, for the audit."""
+    place = Field("CurrentLogProbs", "log_probs")
     return [
         PayloadBytes(
             trajectory_id,
@@ -72,7 +72,7 @@ def current_payloads(run_id: str, update_id: str, current_log_probs: Mapping[str
                     run_id=run_id,
                     update_id=update_id,
                     trajectory_id=trajectory_id,
-                    log_probs=float32_bytes(np.asarray(current)),
+                    log_probs=float32_bytes(reals(place, current)),
                 )
             ),
         )

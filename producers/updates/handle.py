@@ -9,6 +9,7 @@ from rollbook.schemas.records.common import LearnerRef
 from rollbook.schemas.records.decision import ItemDecision
 from rollbook.schemas.text import visible
 from rollbook.schemas.types import Count, Id, Part, RunId
+from rollbook.schemas.wording import worded
 
 
 class UpdateHandle(Part):
@@ -41,5 +42,5 @@ class UpdateHandle(Part):
             first = problem.errors(include_url=False, include_input=False)[0]
             where = visible(".".join(str(part) for part in first["loc"]) or "text")
             raise BadInput(
-                f"this is no handle of an update: {where}: {first['msg']}; hand over update.handle()"
+                f"this is no handle of an update: {where}: {worded(first)}; hand over update.handle()"
             ) from None

@@ -13,6 +13,7 @@ from rollbook.producers.errors import NotTrainable
 from rollbook.schemas.records.decision import ItemDecision
 from rollbook.schemas.records.ledger import TrajectoryStatus
 from rollbook.schemas.records.update import CommitStep, Disposition, DroppedItem
+from rollbook.schemas.types import called
 
 _TAKEN = frozenset({Reason.RESERVED.value, Reason.IDEMPOTENT_RETRY.value})
 UNRESERVED = "trained_unreserved"
@@ -166,6 +167,12 @@ class Holdings:
 
 
 def check_listed(trajectory_ids: Collection[str]) -> None:
-    """Raises NotTrainable for one id where a list of them is asked for: a text is a collection of its letters."""
+    """Raises NotTrainable for one id where a list of them is asked for, a text being a collection of its letters, and
+    for a list of something else."""
     if isinstance(trajectory_ids, str):
         raise NotTrainable(f"trajectory ids are wanted as a list, and {trajectory_ids!r} is a text: put it in a list")
+    if not isinstance(trajectory_ids, Collection):
+        raise NotTrainable(f"trajectory ids are wanted as a list, and this is {called(trajectory_ids)}: give a list")
+    others = [one for one in trajectory_ids if not isinstance(one, str)]
+    if others:
+        raise NotTrainable(f"a trajectory id is a str, and one of these is {called(others[0])}: give its trajectory_id")

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import numpy.typing as npt
 
 from rollbook.producers.arrays import Field, Number, mask_array, real, reals
@@ -227,7 +226,7 @@ def recording_of(
 
 def _row(index: int, row: RowArrays, micro_batch_id: str) -> RecordedRow:
     place = Field("StepRecording", f"rows.{index}")
-    mask = mask_array(place / "loss_mask", row.loss_mask, len(np.asarray(row.loss_mask)))
+    mask = mask_array(place / "loss_mask", row.loss_mask)
     with place.built_here():
         return RecordedRow(
             trajectory_id=row.trajectory_id,

@@ -19,6 +19,7 @@ from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.update import Admit, Commit, RecordingSealed, Reserve, UpdateStarted
 from rollbook.schemas.text import visible
+from rollbook.schemas.wording import worded
 
 _PROVENANCE = provenance_path(Path("bundle")).name.removeprefix("bundle")
 _OF_UPDATES = Reserve, Admit, UpdateStarted, Commit, RecordingSealed
@@ -141,7 +142,7 @@ def _given(path: Path) -> Given:
     try:
         return Given(path, Provenance.model_validate_json(place.read_bytes()))
     except (ValidationError, OSError) as problem:
-        first = problem.errors()[0]["msg"] if isinstance(problem, ValidationError) else problem.strerror
+        first = worded(problem.errors()[0]) if isinstance(problem, ValidationError) else problem.strerror
         raise BadInput(f"{visible(place)} is no provenance ({first}): materialize the bundle again") from None
 
 

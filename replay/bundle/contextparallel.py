@@ -18,6 +18,7 @@ from rollbook.replay.bundle.arrays import ArrayLike, integers
 from rollbook.replay.bundle.convention import Part
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.text import visible
+from rollbook.schemas.wording import worded
 
 _Rank = Annotated[int, Field(ge=0, lt=2**20)]
 _Size = Annotated[int, Field(ge=1, lt=2**48)]
@@ -142,7 +143,7 @@ def context_parallel(
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         field = ".".join(map(str, first["loc"]))
-        raise BadInput(f"context_parallel: {field}: {first['msg']}: correct what it is made of") from None
+        raise BadInput(f"context_parallel: {field}: {worded(first)}: correct what it is made of") from None
 
 
 def _totals(total_lengths: ArrayLike) -> list[int]:

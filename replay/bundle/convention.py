@@ -27,7 +27,7 @@ FROM_FILE: Final = {"of": "file"}
 
 def _not_null(value: object, info: ValidationInfo) -> object:
     if value is None and info.context == FROM_FILE:
-        raise ValueError("Input should not be null: leave the key out")
+        raise ValueError("it must not be null: leave the key out")
     return value
 
 

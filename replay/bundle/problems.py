@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.text import visible
+from rollbook.schemas.wording import worded
 
 CAPTURE_AGAIN = "capture the bundle again"
 _MAX_PROBLEMS_PER_FILE = 20
@@ -46,12 +47,13 @@ class Refused(Exception):
 
 def problems_of(file: str, error: ValidationError) -> Iterator[Problem]:
     """A record's refusal as problems that name the field, without quoting what a hostile file put there."""
-    for detail in error.errors(include_url=False, include_input=False, include_context=False)[:_MAX_PROBLEMS_PER_FILE]:
+    for detail in error.errors(include_url=False, include_input=False)[:_MAX_PROBLEMS_PER_FILE]:
         field = ".".join(str(step) for step in detail["loc"] if step != "[key]")
-        message = detail["msg"].removeprefix("Value error, ")
         if detail["type"] == "extra_forbidden":
             yield Problem(file, field, "unknown key", "remove it, or use the version of rollbook that wrote it")
         elif detail["type"] == "missing":
             yield Problem(file, field, "missing", CAPTURE_AGAIN)
+        elif detail["type"] == "model_type":
+            yield Problem(file, field, "it must be an object", "correct the value")
         else:
-            yield Problem(file, field, visible(message[:1].lower() + message[1:]), "correct the value")
+            yield Problem(file, field, visible(worded(detail)), "correct the value")

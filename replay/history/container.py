@@ -25,6 +25,7 @@ from rollbook.replay.history.source import StoredRecord
 from rollbook.schemas.codec import shipped_schemas
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.text import visible
+from rollbook.schemas.wording import worded
 
 FORMAT = 1
 _HISTORY, _SCHEMAS, _TOTALS = "rollbook.history", "rollbook.schemas", "rollbook.totals"
@@ -238,7 +239,7 @@ def contents_of(metadata: Mapping[str, str], place: str) -> tuple[Contents, tupl
         contents = Contents.model_validate_json(metadata[_HISTORY])
     except ValidationError as error:
         problem = error.errors()[0]
-        told = (".".join(map(str, problem["loc"])), problem["msg"].removeprefix("Value error, "))
+        told = (".".join(map(str, problem["loc"])), worded(problem))
         raise _damaged(place, visible(": ".join(filter(None, told)))) from None
     if metadata.get(_HISTORY_DIGEST, digest := _sha256(metadata[_HISTORY])) != digest:
         raise _damaged(place, f"{_HISTORY} is not what was written there")

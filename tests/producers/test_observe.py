@@ -64,7 +64,7 @@ def observed(run: World, **options: Any) -> ObservingTrainer:
 
 def row(trajectory_id: str, seed: int = 0, *, drift: float = 0.01) -> ObservedRow:
     behavior = behavior_log_probs(seed)
-    return ObservedRow(trajectory_id, [(behavior, MASK)], behavior + drift)
+    return ObservedRow(trajectory_id, [(behavior, MASK)], behavior - drift)
 
 
 def train(update: ObservedUpdate, group: list[str], *, drift: float = 0.01) -> None:
@@ -177,7 +177,7 @@ def test_arguments_that_make_no_sense_cost_the_event(watched: World) -> None:
         update.reserve("t-0", POLICY)
         update.step("t-0")
     assert len(errors) == 7
-    assert sum("wanted as a list" in str(error) for error in errors) == 2
+    assert sum("wanted as a list" in str(error) for error in errors) == 4
     assert any("items: each trajectory once" in str(error) for error in errors)
     watched.decided("Commit")
 

@@ -99,7 +99,7 @@ def test_recordings_are_sealed_after_the_commit(run: World) -> None:
         ({"row_terms": {"pg_loss": []}}, "StepRecording: field row_terms.pg_loss: 0 values for 1 rows"),
         ({"rows": [], "arrays": {}, "row_terms": {}}, "StepRecording: field rows:"),
         ({"rows": [None]}, "step 1 of update .* cannot be recorded"),
-        ({"arrays": {ArrayName.KL: ["a"] * 5}}, "StepRecording: field arrays.kl: its elements are <U1"),
+        ({"arrays": {ArrayName.KL: ["a"] * 5}}, "StepRecording: field arrays.kl: its elements are texts"),
     ],
 )
 def test_a_recording_that_fails_costs_the_seal_and_not_the_training(

@@ -33,7 +33,7 @@ from rollbook.tests.producers.world import MASK, PATIENT, POLICY, World, behavio
 def admit_all(update: Update, *, drifted: tuple[str, ...] = ()) -> Decision:
     """Admit everything that is held with log-probs near the behavior policy's; those named are 1 nat away."""
     loaded = update.load()
-    current = {one.trajectory_id: one.log_probs + (1.0 if one.trajectory_id in drifted else 0.01) for one in loaded}
+    current = {one.trajectory_id: one.log_probs - (1.0 if one.trajectory_id in drifted else 0.01) for one in loaded}
     return update.admit(current, POLICY)
 
 
@@ -68,7 +68,7 @@ def test_who_published_rows_admits_them_unread_and_the_ledger_compares(run: Worl
             for seed, one in enumerate(group)
         ]
         current = {one.trajectory_id: one.current_log_probs for one in published}
-        forged = replace(published[1], behavior=[(behavior_log_probs(1) + 1, MASK)])
+        forged = replace(published[1], behavior=[(behavior_log_probs(1) - 1, MASK)])
         answer = update.admit(current, POLICY, evidence=[published[0], forged])
         assert [item.reason for item in answer.items] == [Reason.OK, Reason.EVIDENCE_MISMATCH]
         update.start()

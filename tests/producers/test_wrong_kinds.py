@@ -11,7 +11,9 @@ import torch
 from rollbook.infra.settings import Settings
 from rollbook.producers import (
     Coordinator,
+    ObservedRow,
     ObservingTrainer,
+    Reward,
     RewardService,
     RolloutWorker,
     SegmentArrays,
@@ -20,10 +22,12 @@ from rollbook.producers import (
     new_identity,
 )
 from rollbook.producers.arrays import Field, real, reals, token_ids
+from rollbook.producers.clients.reward import _token_bytes
+from rollbook.producers.updates.drift import current_payloads
+from rollbook.producers.updates.holdings import check_listed
 from rollbook.producers.updates.phase import Phase, remedy
 from rollbook.producers.updates.update import Update
 from rollbook.schemas.errors import RollbookError
-from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.reward import DiscardReason
 from rollbook.schemas.records.rollout import FinishReason
 from rollbook.schemas.records.run import Admission, Artifact, ArtifactKind, DriftGate, InitialPolicy, LagUnit
@@ -51,6 +55,26 @@ INITIAL = InitialPolicy(version=0, artifact=Artifact(hash="h", kind=ArtifactKind
 )
 def test_numbers_are_taken_as_a_trainer_has_them(values: Any) -> None:
     assert reals(PLACE, values, 2).tolist() == [-0.5, -0.25]
+
+
+def test_tensors_with_gradients_are_taken_wherever_arrays_are() -> None:
+    ones = torch.ones(2, requires_grad=True)
+    assert current_payloads("run-0", "u0", {"t": -ones})[0].data
+    assert ObservedRow("t", [(-ones, ones)], -ones).snapshot().evidence_digest
+    assert _token_bytes(0, ones) == np.ones(2, np.float32).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        ("t0", "'t0' is a text: put it in a list"),
+        (None, "this is None: give a list"),
+        ([row()], "a rollbook.*Arrays: give"),
+    ],
+)
+def test_rows_are_named_by_a_list_of_their_ids(ids: Any, said: str) -> None:
+    with pytest.raises(RollbookError, match=said):
+        check_listed(ids)
 
 
 def test_ids_and_single_numbers_are_taken_too() -> None:
@@ -85,25 +109,33 @@ WRONG: list[tuple[Call, str]] = [
     (lambda s, w, r: RolloutWorker("127.0.0.1:9092", "r", "w"), "settings is a str, and must be a Settings"),  # type: ignore[arg-type]
     (lambda s, w, r: RolloutWorker(None, "r", "w"), "settings is None, and must be a Settings: give Settings.from_env"),  # type: ignore[arg-type]
     (lambda s, w, r: RolloutWorker(s, "r", "w", options={}), "options is a dict, and must be an Options"),  # type: ignore[arg-type]
-    (lambda s, w, r: RolloutWorker(s, 5, "w"), "run_id: Input should be a valid string, and not an int"),  # type: ignore[arg-type]
+    (lambda s, w, r: RolloutWorker(s, 5, "w"), "run_id: it is an int, and must be a str"),  # type: ignore[arg-type]
     (lambda s, w, r: RewardService(s, "r", "w", "exact"), "reward: it is a str, and must be a RewardIdentity"),  # type: ignore[arg-type]
     (lambda s, w, r: generated(w, task={"task_id": "x"}), "task: it is a dict, and must be a TaskSource"),
     (lambda s, w, r: generated(w, task=None), "task: it is None, and must be a TaskSource"),
     (lambda s, w, r: generated(w, segments=row()), "segments: it is a rollbook.producers.clients.segments.Segment"),
     (lambda s, w, r: generated(w, segments=[{}]), "segments.0: it is a dict, and must be a SegmentArrays"),
-    (lambda s, w, r: generated(w, identity=None), "identity: .*, and not None"),
+    (lambda s, w, r: generated(w, identity=None), "identity: it is None, and must be a TrajectoryIdentity"),
     (
         lambda s, w, r: generated(w, segments=[SegmentArrays([1], [2], [-1.0], policy=0)]),  # type: ignore[arg-type]
-        "policy: .*, and not an int",
+        "policy: it is an int, and must be a PolicyRef",
     ),
     (lambda s, w, r: w.discarded("one", DiscardReason.SURPLUS), "trajectory_ids: it is a str, and must be a list"),  # type: ignore[arg-type]
     (lambda s, w, r: w.register_contract(tokenizer="t", template="t", engine="e", sampling=None), "must be a Sampling"),  # type: ignore[arg-type]
     (lambda s, w, r: w.register_contract(tokenizer=None, template="t", engine="e", sampling=None), "tokenizer: it is "),  # type: ignore[arg-type]
     (lambda s, w, r: r.rewards([1]), "rewards.0: it is an int, and must be a Reward"),  # type: ignore[list-item]
-    (lambda s, w, r: r.reward("t", None), "raw_reward: Input should be a valid number, and not None"),  # type: ignore[arg-type]
-    (lambda s, w, r: r.reward("t", True), "raw_reward: Input should be a valid number, and not a bool"),
-    (lambda s, w, r: r.reward("t", [1.0]), "raw_reward: Input should be a valid number, and not a list"),  # type: ignore[arg-type]
-    (lambda s, w, r: r.reward(new_identity("g", 0, 1), 1.0), "trajectory_id: .*, and not a rollbook.*Identity"),  # type: ignore[arg-type]
+    (lambda s, w, r: r.reward("t", None), "raw_reward: it is None, and must be a float"),  # type: ignore[arg-type]
+    (lambda s, w, r: r.reward("t", True), "raw_reward: it is a bool, and must be a float"),
+    (lambda s, w, r: r.reward("t", [1.0]), "raw_reward: it is a list, and must be a float"),  # type: ignore[arg-type]
+    (lambda s, w, r: r.reward(PLACE, 1.0), "trajectory_id: it is a rollbook.*Field, and must be a str"),  # type: ignore[arg-type]
+    (lambda s, w, r: r.rewards([Reward("t", 1.0, [1])]), "components: it is a list, and must be a dict"),  # type: ignore[arg-type]
+    (lambda s, w, r: generated(w, overrides=["a"]), "overrides: it is a list, and must be a dict"),
+    (lambda s, w, r: generated(w, overrides={"top_p": 0.5}), "value: it is a float, and must be a str"),
+    (lambda s, w, r: generated(w, rollout_partition_id=3), "rollout_partition_id: it is an int, and must be a str"),
+    (
+        lambda s, w, r: w.discarded(["t"], DiscardReason.CUSTOM, text=ValueError()),  # type: ignore[arg-type]
+        "text: it is a ValueError, and must be a str",
+    ),
 ]
 
 
@@ -118,6 +150,15 @@ def test_what_is_of_a_wrong_kind_is_named(broker: str) -> None:
             with pytest.raises(RollbookError, match=said):
                 call(settings, worker, rewards)
         assert worker.counters.published == rewards.counters.published == 0
+
+
+def configured(coordinator: Coordinator, fold_version: int = 1, **change: Any) -> None:
+    coordinator.configure(
+        admission=ADMISSION.model_copy(update=change),
+        required_workers=[],
+        initial_policy=INITIAL,
+        fold_version=fold_version,
+    )
 
 
 COMMANDED: list[tuple[Callable[[Coordinator], object], str]] = [
@@ -138,8 +179,14 @@ COMMANDED: list[tuple[Callable[[Coordinator], object], str]] = [
         "artifact: it is a str, and must be an Artifact",
     ),
     (lambda c: c.quarantine("t0", "why"), "trajectory_ids: it is a str, and must be a list"),
-    (lambda c: c.activate(1, 0), "policy: .*, and not an int"),  # type: ignore[arg-type]
-    (lambda c: c.activate(PolicyRef(version=1, artifact_hash="h"), None), "expected_active_version: .*, and not None"),  # type: ignore[arg-type]
+    (lambda c: c.activate(1, 0), "policy: it is an int, and must be a PolicyRef"),  # type: ignore[arg-type]
+    (lambda c: c.activate(POLICY, None), "expected_active_version: it is None, and must be an int"),  # type: ignore[arg-type]
+    (lambda c: configured(c, max_lag="2"), "Admission: field max_lag: it is a str, and must be an int"),
+    (lambda c: configured(c, max_lags=2), "Admission: field max_lags: there is no such field"),  # not: unchanged limits
+    (
+        lambda c: configured(c, fold_version=99),
+        "fold_version is 99, and this rollbook has",
+    ),  # else none decides
 ]
 
 
@@ -209,9 +256,9 @@ def test_numbers_of_numpy_and_waiting_for_ever_are_taken() -> None:
 OF_AN_UPDATE: list[tuple[Callable[[Update], object], str]] = [
     (lambda u: u.claim(POLICY, 8, wait_s="5"), "wait_s is a str, and must be seconds from 0 on"),  # type: ignore[arg-type]
     (lambda u: u.claim(POLICY, 8, wait_s=float("nan")), "wait_s is nan, and must be seconds from 0 on"),
-    (lambda u: u.claim(0, 8), "policy: .*, and not an int"),  # type: ignore[arg-type]
+    (lambda u: u.claim(0, 8), "policy: it is an int, and must be a PolicyRef"),  # type: ignore[arg-type]
     (lambda u: u.reserve("t0", POLICY), "items: it is a str, and must be a list"),  # type: ignore[arg-type]
-    (lambda u: u.reserve(["t0"], POLICY), "items.0: .*ReserveItem, and not a str"),  # type: ignore[list-item]
+    (lambda u: u.reserve(["t0"], POLICY), "items.0: it is a str, and must be a ReserveItem"),  # type: ignore[list-item]
     (lambda u: u.admit([[-1.0]], POLICY), "current_log_probs: it is a list, and must be a Mapping"),  # type: ignore[arg-type]
     (lambda u: u.commit(expected_ranks=2), "expected_ranks: it is an int, and must be a list"),  # type: ignore[arg-type]
     (lambda u: u.start(), "is new, this needs one that is open: call update.claim"),

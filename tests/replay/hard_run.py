@@ -207,7 +207,7 @@ def admitted(update: Update, by: PolicyRef, number: int, drifted: int = 0) -> Se
         update.claim(by, 1, wait_s=WAIT_S)
     loaded = update.load()
     near = len(loaded) - drifted
-    update.admit({one.trajectory_id: one.log_probs + (0.01 if at < near else 0.9) for at, one in enumerate(loaded)}, by)
+    update.admit({one.trajectory_id: one.log_probs - (0.01 if at < near else 0.9) for at, one in enumerate(loaded)}, by)
     return loaded
 
 
@@ -334,7 +334,7 @@ def observe(settings: Settings) -> str:
                     update.reserve(group, POLICY)
                     behavior = [behavior_log_probs(seed) for seed in range(2)]
                     rows = [
-                        ObservedRow(name, [(one, MASK)], one + 1.0) for name, one in zip(group, behavior, strict=True)
+                        ObservedRow(name, [(one, MASK)], one - 1.0) for name, one in zip(group, behavior, strict=True)
                     ]
                     update.admit(rows, POLICY, keep_log_probs=True)
                     update.start()

@@ -20,15 +20,15 @@ K1 = FIXTURES / "full-k1"
 
 # Each 16 MiB. What they are made of, and what a refusal says, or None where it is no fault.
 VAST: dict[str, tuple[str, str | None]] = {
-    "wrong numbers": ("RAW + 'true,' * (n // 5) + END", "raw_rewards.0: input"),
+    "wrong numbers": ("RAW + 'true,' * (n // 5) + END", "raw_rewards.0: it must be a float"),
     "texts": ("RAW + '\"a\",' * (n // 4) + END", "more texts than"),
-    "long texts": ("RAW + '\"abcdefgh\",' * (n // 11) + END", "raw_rewards.0: input"),
+    "long texts": ("RAW + '\"abcdefgh\",' * (n // 11) + END", "raw_rewards.0: it must be a float"),
     "lists": ("RAW + '[],' * (n // 3) + END", "more lists and objects"),
     "nested lists": ("'[' * n", "more lists and objects"),
     "keys": ("'{' + ','.join(f'\"key {i}\":1' for i in range(n // 16)) + '}'", "keys in one object"),
     "objects of keys": (
         "'[' + ','.join(['{' + ','.join(f'\"k{i:08}\":1' for i in range(4000)) + '}'] * (n // 56000)) + ']'",
-        "valid dictionary",
+        "it must be an object",
     ),
     "one long text": ("'{\"' + 'a' * n + '\":1}'", "unknown key"),
     "one long number": ("'{\"reward.raw\":{\"raw_rewards\":[0.' + '1' * n + ']}}'", None),
@@ -94,7 +94,7 @@ def test_more_payloads_than_a_bundle_can_have_are_refused(tmp_path: Path) -> Non
         manifest["payloads"] |= {f"kl{number}": {**entry, "name": f"kl{number}"} for number in range(100)}
 
     bundle = edit_bundle(K1, tmp_path / "bundle", manifest=many)
-    assert "payloads: dictionary should have at most 64 items" in str(validate(bundle).problems[0])
+    assert "payloads: it must have at most 64 items" in str(validate(bundle).problems[0])
 
 
 def test_a_bundle_of_faults_tells_a_thousand(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def changed(old: str, new: str) -> Callable[[str], str]:
         (changed('"b.0"', '"b.7"'), "of another bundle, rank or list of samples"),
         (changed('"rank": 0', '"rank": 1'), "of another bundle, rank or list of samples"),
         (changed("0.", "1."), "sha256: not that of its content"),
-        (changed('"ppo_kl"', '"ppo_lk"'), "input should be 'pg_loss'"),
+        (changed('"ppo_kl"', '"ppo_lk"'), "it must be 'pg_loss'"),
         (changed("{", ""), "not JSON"),
     ],
 )
@@ -95,6 +95,6 @@ def test_terms_of_other_samples_are_never_written() -> None:
     (problem,) = check_draft(draft)
     assert str(problem) == f"{TERMS}: pg_loss: 2 values for 8 samples; give one value per sample"
     (problem,) = check_draft(replace(draft, terms={"pg_loss": [float("nan"), *[0.0] * 7]}))
-    assert "finite number" in problem.what
+    assert "finite" in problem.what
     (problem,) = check_draft(replace(draft, terms={"loss": [0.0] * 8}))
     assert "'pg_loss'" in problem.what

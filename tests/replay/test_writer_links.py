@@ -81,7 +81,7 @@ def test_a_linked_bundle_is_a_folder_beside_and_nothing_else(tmp_path: Path, nam
 def test_links_that_are_null_are_refused_in_any_format(tmp_path: Path) -> None:
     bundle = edit_bundle(FIXTURES / "full-k1", tmp_path / "b", index=lambda index: index.update(links=None))
     assert str(validate(bundle).problems[0]) == (
-        "index.json: links: input should not be null: leave the key out; correct the value"
+        "index.json: links: it must not be null: leave the key out; correct the value"
     )
 
 

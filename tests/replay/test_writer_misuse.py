@@ -36,13 +36,13 @@ MISUSES: list[tuple[str, Callable[[Path], object], str]] = [
     ("complex numbers", lambda path: payload(path, np.zeros(5, complex)), "payloads.kl: not numbers"),
     ("complex tensors", lambda path: payload(path, torch.zeros(5, dtype=torch.complex64)), "payloads.kl: not numbers"),
     ("tensors without data", lambda path: payload(path, torch.empty(5, device="meta")), "payloads.kl: not numbers"),
-    ("an unknown stage", lambda path: by_hand.writer(path / "b").promise("loss"), "stage: input should be"),  # type: ignore[arg-type]
+    ("an unknown stage", lambda path: by_hand.writer(path / "b").promise("loss"), "stage: it must be "),  # type: ignore[arg-type]
     ("nothing", lambda path: payload(path, [None] * 5), "payloads.kl: not numbers"),
     ("lists of other lengths", lambda path: payload(path, [[1], [2, 3]]), "payloads.kl: not numbers"),
     ("rewards as texts", lambda _: by_hand.index(rows=by_hand.rows(raw_rewards=["1", "0"])), "samples.raw_reward"),
     ("labels that are none", lambda _: by_hand.index(rows=by_hand.rows(labels=[7, 8])), "samples.label_hash"),
-    ("a negative rank", lambda path: finalize(path, rank=-1), "expected_ranks.0: input should be greater"),
-    ("a vast rank", lambda path: finalize(path, rank=2**30), "expected_ranks.0: input should be less"),
+    ("a negative rank", lambda path: finalize(path, rank=-1), "expected_ranks.0: it must be 0 or more"),
+    ("a vast rank", lambda path: finalize(path, rank=2**30), "expected_ranks.0: it must be below 1048576"),
     ("no path", lambda path: finalize(path, "a\0b"), "not a path; write to another"),
     ("a rank of no group", lambda _: context_parallel(**{**ZIGZAG, "rank": 2}), "rank 2 is not among"),
     ("an unknown order", lambda _: context_parallel(**{**ZIGZAG, "order": "striped"}), "order 'striped' is not known"),

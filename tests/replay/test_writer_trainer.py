@@ -129,7 +129,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("rewards too few", {"rewards": [0.5]}, "samples.reward: 1 values for 2 sample_ids"),
     ("groups too few", {"group_index": [0]}, "samples.group_index: 1 values"),
     ("labels too many", {"labels": ["a", "b", "c"]}, "samples.label_hash: 3 values"),
-    ("a reward that is no number", {"raw_rewards": [1.0, float("nan")]}, "raw_reward: input should be a finite"),
+    ("a reward that is no number", {"raw_rewards": [1.0, float("nan")]}, "raw_reward: it must be finite"),
     ("an empty id", {"sample_ids": ["s-0", ""]}, "sample_id"),
     ("rewards as texts", {"rewards": ["a", "b"]}, "samples.reward: has a value that is no number"),
     ("lengths as texts", {"total_lengths": ["a", "b"]}, "samples.total_length: has a value"),
@@ -146,7 +146,7 @@ def test_rows_that_are_no_rows_are_refused_by_field(columns: dict[str, Any], nam
 
 def test_a_result_that_is_no_number_is_refused_by_field(tmp_path: Path) -> None:
     made = BundleWriter(tmp_path / "b", index=index("b"), producer=PRODUCER)
-    with pytest.raises(BadBundle, match=r"expected.json: loss: input should be a finite number"):
+    with pytest.raises(BadBundle, match=r"expected.json: loss: it must be finite"):
         made.expect(loss={**LOSS, "loss": torch.tensor(float("inf"))})
     with pytest.raises(BadBundle, match=r"expected.json: ppo_kl: missing"):
         made.expect(loss={name: value for name, value in LOSS.items() if name != "ppo_kl"})

@@ -50,7 +50,7 @@ def train(world: World, group: Callable[[World, int], object] = _group) -> Train
                 loaded = update.load()
                 refused = loaded[-1].trajectory_id if rollout_id else ""
                 near = {
-                    one.trajectory_id: one.log_probs + (0.9 if one.trajectory_id == refused else 0.01) for one in loaded
+                    one.trajectory_id: one.log_probs - (0.9 if one.trajectory_id == refused else 0.01) for one in loaded
                 }
                 update.admit(near, POLICY)
                 update.start()

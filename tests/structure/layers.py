@@ -18,11 +18,11 @@ ALLOWED = {
 OPEN = (*(f"rollbook.{part}" for part in ALLOWED), "rollbook.processors.dashboard", "rollbook.infra.demo")
 LAYERS = {
     "schemas": (
-        "text", "errors", "partition", "writing", "types", "reading", "records", "digests", "payload_io", "registry",
-        "avro_types", "codec",
+        "text", "errors", "wording", "partition", "writing", "types", "reading", "records", "digests", "payload_io",
+        "registry", "avro_types", "codec",
     ),
     "producers": (
-        "remedies", "errors", "given", "arrays", "identity", "redaction", "sending", "reading", "updates", "clients",
+        "remedies", "errors", "arrays", "given", "identity", "redaction", "sending", "reading", "updates", "clients",
         "observing", "trl", "trl.asynchronous",
     ),
     "processors": (
