@@ -3,8 +3,9 @@
 Something new is an answer that was not had before: accepted, or a refusal in other words (names and numbers aside).
 """
 
+import ctypes
+import gc
 import re
-import resource
 import signal
 import threading
 import time
@@ -23,13 +24,17 @@ from rollbook.tests.fuzz.target import Target, refusals
 CPU_S = 5.0
 """For one input. Of this process's own time: a busy machine is no fault of a parser."""
 GROWTH_BYTES = 512 * 1024 * 1024
-"""What one input may add to the most memory that was ever used."""
+"""How much more memory than before one input may use at any time."""
+_KEPT_BYTES = 64 * 1024 * 1024
+"""What may be left in the allocator's hands by one input: the next one would use it unseen."""
 _ACCEPTED = "accepted"
 _MOST_KEPT = 2_000
 _MOST_FAILURES = 25
-_PLAIN = re.compile(r"'.*'|\".*\"|/tmp/\S+|[0-9a-f]{8,}|[0-9]+", re.DOTALL)
+_PLAIN = re.compile(r"'.*'|\".*\"|/(?:tmp|dev/shm)/\S+|[0-9a-f]{8,}|[0-9]+", re.DOTALL)
 """Of an answer what is of its input."""
 _HERE = str(Path(__file__).parents[2])
+_CLEAR, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
+"""Linux alone can begin a process' peak anew."""
 
 
 class TookTooLong(BaseException):
@@ -64,7 +69,7 @@ class Result:
 
 def tried(target: Target, data: bytes) -> tuple[str, Failure | None]:
     """What a target answers to one input, in plain words, and what is wrong with that."""
-    before = _peak_bytes()
+    before = _peak_begins()
     try:
         with _bounded():
             refusals.clear()
@@ -76,6 +81,9 @@ def tried(target: Target, data: bytes) -> tuple[str, Failure | None]:
         raise
     except BaseException as fault:
         return "failed", Failure(target.name, data, _kind(fault), "".join(traceback.format_exception(fault)))
+    finally:
+        if _peak_bytes() - before > _KEPT_BYTES:
+            _give_back()
     return answer, None
 
 
@@ -178,5 +186,17 @@ def _end(_: int, __: FrameType | None) -> None:
     raise TookTooLong(f"more than {CPU_S:.0f} s of the processor's time")
 
 
+def _peak_begins() -> int:
+    """The memory in use, from which the peak is measured anew: that of the process would hide all that is lower."""
+    _CLEAR.write_text("5")
+    return _peak_bytes()
+
+
 def _peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = next(line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM:"))
+    return int(peak.split()[1]) * 1024
+
+
+def _give_back() -> None:
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)

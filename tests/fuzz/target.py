@@ -24,7 +24,8 @@ Mutate = Callable[[Random, bytes], bytes]
 class Target:
     """`about`: what is parsed, and who it comes from. `seeds`: good input, to begin with. `check`: whether it was
     accepted; raises whatever must not be. `mutate`: knows the structure, used beside changes of any bytes. `words`:
-    what is likely to be understood."""
+    what is likely to be understood. `share`: of the programme's time, against 1 for most: what asks much of each input
+    gets through few of them."""
 
     name: str
     about: str
@@ -32,6 +33,7 @@ class Target:
     check: Callable[[bytes], bool]
     mutate: Mutate | None = None
     words: tuple[bytes, ...] = ()
+    share: int = 1
 
 
 def noted(answer: str) -> None:

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from rollbook.infra.demo.config import DemoConfig
 from rollbook.infra.settings import Settings
-from rollbook.schemas.errors import EnvironmentFault
+from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.update import Checkpoint
+from rollbook.schemas.text import visible
 
 T = TypeVar("T")
 
@@ -135,11 +136,17 @@ class RunFolder:
         unfinished.replace(self.path / f"{name}.json")
 
     def _read(self, name: str, kind: type[T]) -> T | None:
+        path = self.path / f"{name}.json"
         try:
-            content = (self.path / f"{name}.json").read_bytes()
+            return TypeAdapter(kind).validate_json(path.read_bytes())
         except FileNotFoundError:
             return None
-        return TypeAdapter(kind).validate_json(content)
+        except ValidationError as fault:
+            first = fault.errors()[0]
+            where = visible(": ".join((".".join(map(str, first["loc"])) or "all of it", first["msg"])))
+            raise BadInput(
+                f"{visible(path)} is not what the demo wrote there ({where}): run it again in a new folder"
+            ) from None
 
     def _await(self, name: str, kind: type[T]) -> T:
         deadline = time.monotonic() + PATIENCE_S
