@@ -1,5 +1,6 @@
 """Commands that are imported only when they are called, so that `rollbook --help` is quick and needs no extra."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -101,6 +102,10 @@ def _with_text(callback: Callable[..., Any]) -> Callable[..., Any]:
         for name, value in values.items():
             for text in value if isinstance(value, list | tuple) else (value,):
                 if isinstance(text, str) and not _is_text(text):
+                    if os.path.lexists(text):
+                        raise BadInput(
+                            f"the name of file {ascii(text)[:100]} is not UTF-8, and no report could name it: rename it"
+                        )
                     raise BadInput(f"{name.replace('_', '-')} {ascii(text)[:100]} is not UTF-8: give it as UTF-8 text")
         return callback(**values)
 

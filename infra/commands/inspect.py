@@ -84,7 +84,7 @@ def _follow(place: Place, which: asked.Wanted, limit: int | None, as_json: bool)
     raise AssertionError("following never ends by itself")
 
 
-def _none_wanted(place: Place) -> AnswerNo:
+def _none_wanted(place: Place) -> AnswerNo | BadInput:
     total = asked.count(place)
     if not total:
         return place.nothing("decision")

@@ -16,7 +16,7 @@ from rollbook.infra.watching.reader import Reader
 from rollbook.infra.watching.screen import drawn, show
 from rollbook.infra.watching.seen import Seen
 from rollbook.processors.dashboard.answers import Reading
-from rollbook.schemas.errors import AnswerNo, BadInput, EnvironmentFault
+from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.schemas.text import visible
 
 app = typer.Typer(help="Watch a run.")
@@ -75,7 +75,7 @@ def _once(console: Console, reader: Reader, as_lines: bool) -> None:
     if seen.snapshot is None and seen.reading is not Reading.LIVE:
         raise EnvironmentFault(seen.fault or f"{seen.servers} was not read to its end in {_PATIENCE_S:.0f} s")
     if seen.snapshot is None:
-        raise AnswerNo(
+        raise BadInput(
             f"run {visible(seen.run_id)} has no freshness snapshot on {seen.servers} (prefix {seen.prefix}): check the "
             "name, and that `rollbook processor run` is up"
         )

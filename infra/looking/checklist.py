@@ -47,7 +47,7 @@ _MASKS = (Reason.EVIDENCE_MISMATCH, Reason.EMPTY_ACTION_MASK)
 
 
 def read_checklist(place: Place) -> tuple[Line, ...]:
-    """The run's decided records, judged. Raises AnswerNo for a run that has none."""
+    """The run's decided records, judged. Raises BadInput for a run that has none."""
     newest = last(place, 1, Wanted())
     if not newest:
         raise place.nothing("decision")

@@ -12,7 +12,7 @@ from rollbook.schemas.text import plural
 
 
 def newest_snapshot(place: Place) -> FreshnessSnapshot:
-    """The last one of the run. Raises AnswerNo when there is none."""
+    """The last one of the run. Raises BadInput when there is none."""
     topic = place.topic(Topic.FRESHNESS)
     bounds = place.log.bounds(topic, place.partition)
     last: StoredRecord | None = None

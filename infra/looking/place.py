@@ -11,7 +11,7 @@ from rollbook.replay.history.kafka import KafkaLog
 from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import LogSource
 from rollbook.replay.history.watched import WatchedLog
-from rollbook.schemas.errors import AnswerNo
+from rollbook.schemas.errors import BadInput
 from rollbook.schemas.partition import partition_of
 from rollbook.schemas.text import visible
 
@@ -34,9 +34,9 @@ class Place:
         """The partition's decisions, as far as there are any now."""
         return DecisionLog(self.log, self.topic(Topic.DECISIONS), self.partition)
 
-    def nothing(self, what: str) -> AnswerNo:
-        """The answer for a run of which there is nothing."""
-        return AnswerNo(
+    def nothing(self, what: str) -> BadInput:
+        """The refusal of a run of which there is nothing."""
+        return BadInput(
             f"run {visible(self.run_id)} has no {what} on {self.settings.bootstrap_servers} (prefix "
             f"{self.settings.topic_prefix}): check the name, and that `rollbook processor run` is up"
         )

@@ -47,7 +47,11 @@ class Refused(Exception):
 
 def problems_of(file: str, error: ValidationError) -> Iterator[Problem]:
     """A record's refusal as problems that name the field, without quoting what a hostile file put there."""
-    for detail in error.errors(include_url=False, include_input=False)[:_MAX_PROBLEMS_PER_FILE]:
+    found = error.errors(include_url=False, include_input=False)
+    # Of a list whose every item was refused pydantic says that it has none.
+    below = {detail["loc"][:depth] for detail in found for depth in range(len(detail["loc"]))}
+    true = [detail for detail in found if detail["type"] != "too_short" or detail["loc"] not in below]
+    for detail in true[:_MAX_PROBLEMS_PER_FILE]:
         field = ".".join(str(step) for step in detail["loc"] if step != "[key]")
         if detail["type"] == "extra_forbidden":
             yield Problem(file, field, "unknown key", "remove it, or use the version of rollbook that wrote it")

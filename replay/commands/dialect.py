@@ -107,7 +107,7 @@ def _json(bundle: Path, found: tuple[RankDialects, ...]) -> str:
             {"rank": rank.rank, **{subject.name: _subject(subject) for subject in rank.subjects}} for rank in found
         ],
     }
-    return json.dumps(report, indent=2, allow_nan=False)
+    return json.dumps(report, allow_nan=False)
 
 
 def _subject(subject: Subject) -> dict[str, object]:

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from rollbook.replay.histories import open_history
-from rollbook.replay.history.options import Heads, TargetTexts
+from rollbook.replay.history.options import Heads, OneRun, TargetTexts
 from rollbook.replay.history.progress import progress
+from rollbook.replay.history.targets import only_run
 from rollbook.replay.prove.asked import read_asked
 from rollbook.replay.prove.report import lines, plain
 from rollbook.schemas.errors import BadInput
@@ -19,8 +20,8 @@ app = typer.Typer(help="Say what went into a policy's weights.")
 
 @app.command("prove", epilog="Example: rollbook prove --run my-run --policy 1 --absent eval.txt")
 def prove_command(
-    run: Annotated[str, typer.Option("--run", metavar="RUN", help="The run.")],
     targets: TargetTexts = None,
+    run: OneRun = None,
     policy: Annotated[
         int | None, typer.Option(min=0, metavar="VERSION", help="The policy.", show_default=False)
     ] = None,
@@ -65,7 +66,8 @@ def prove_command(
     if absent is None and redaction_key is not None:
         raise BadInput("--redaction-key says how the names of --absent FILE were published: give them, or leave it out")
     asked = None if absent is None else read_asked(absent, key=_key(redaction_key))
-    with progress() as watch, open_history(*(targets or ()), run=run, watch=watch) as history:
+    given = targets or ()
+    with progress() as watch, open_history(*given, run=run or only_run(given), watch=watch) as history:
         proof = history.prove(policy=policy, artifact=artifact, asked=asked, heads=head or ())
     if as_json:
         for one in plain(proof):

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from rollbook.replay.histories import open_history
-from rollbook.replay.history.options import TargetTexts
+from rollbook.replay.history.options import OneRun, TargetTexts
 from rollbook.replay.history.progress import progress
+from rollbook.replay.history.targets import only_run
 from rollbook.replay.survivorship.keep import check_page, keep
 from rollbook.replay.survivorship.text import lines, plain
 
@@ -17,8 +18,8 @@ app = typer.Typer(help="Say what became of a run's trajectories.")
 
 @app.command("report", epilog="Example: rollbook report --run my-run --out report.html")
 def report_command(
-    run: Annotated[str, typer.Option("--run", metavar="RUN", help="The run.")],
     targets: TargetTexts = None,
+    run: OneRun = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write a page to keep (.html).", show_default=False)
     ] = None,
@@ -36,7 +37,8 @@ def report_command(
     """
     if out is not None:
         check_page(out)
-    with progress() as watch, open_history(*(targets or ()), run=run, watch=watch) as history:
+    given = targets or ()
+    with progress() as watch, open_history(*given, run=run or only_run(given), watch=watch) as history:
         found = history.report()
     print(json.dumps(plain(found)) if as_json else "\n".join(lines(found)))
     if out is not None:  # last: where it cannot be written the answer is told all the same

@@ -10,8 +10,11 @@ from rollbook.infra.settings import Topic
 from rollbook.replay.history.container import Contents, topic_of
 from rollbook.replay.history.file import FileLog, contents_at
 from rollbook.replay.history.source import StoredRecord
+from rollbook.schemas.errors import BadInput
 from rollbook.schemas.partition import partition_of
+from rollbook.schemas.text import visible
 
+_SHOWN = 5
 _COMPARED = 64
 """Records of a stretch that two files both have; of files that were narrowed to runs some are of one alone."""
 
@@ -29,6 +32,33 @@ def files_of(paths: Sequence[Path], run_id: str) -> list[Path]:
     ]
     beside = [path for path in others if _is_of_one_log(path, contents[path], own)]
     return [path for path in paths if path in own or path in beside]
+
+
+def run_of(paths: Sequence[Path]) -> str:
+    """The run of files that hold records of no other. Raises BadInput for those of several runs, or of none."""
+    runs = sorted({run for path in paths for run in _runs(path, contents_at(path))})
+    if len(runs) == 1:
+        return runs[0]
+    named = ", ".join(map(visible, paths))
+    if not runs:
+        raise BadInput(f"{named}: no record of any run is there: give a file with lifecycle records")
+    others = f" and {len(runs) - _SHOWN} more" if len(runs) > _SHOWN else ""
+    raise BadInput(
+        f"{named}: records of {len(runs)} runs are there, and one is wanted: add --run with one of "
+        f"{', '.join(map(visible, runs[:_SHOWN]))}{others}"
+    )
+
+
+def _runs(path: Path, contents: Contents) -> Iterator[str]:
+    for section in contents.sections:
+        if topic_of(section.topic, contents.topic_prefix) is not Topic.LIFECYCLE:
+            continue
+        if section.run is not None:
+            yield section.run
+            continue
+        with FileLog([path]) as log:
+            keys = {one.key for one in log.read(section.topic, section.partition, section.start, section.end)}
+        yield from (key.decode("utf-8", "replace") for key in keys if key is not None)
 
 
 def _may_hold(contents: Contents, run_id: str, of: Topic | None = None) -> bool:

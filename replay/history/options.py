@@ -14,6 +14,9 @@ TargetTexts = Annotated[
     ),
 ]
 RunOnly = Annotated[str | None, typer.Option("--run", metavar="RUN", help="Only this run; without a range all of it.")]
+OneRun = Annotated[
+    str | None, typer.Option("--run", metavar="RUN", help="The run; not needed of exported files of one run alone.")
+]
 Heads = Annotated[
     list[str] | None,
     typer.Option(

@@ -11,7 +11,7 @@ from rollbook.replay.history.arguments import Place, text_of
 from rollbook.replay.history.export import OF_RUNS, ranges_of_all, ranges_of_run
 from rollbook.replay.history.file import FileLog, is_container
 from rollbook.replay.history.held import Held
-from rollbook.replay.history.holding import files_of
+from rollbook.replay.history.holding import files_of, run_of
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.replay.history.known import check_known
 from rollbook.replay.history.ranges import OffsetRange, check_apart, looks_like_range, parse_range
@@ -69,6 +69,14 @@ def opened(texts: Texts, run_id: str | None = None, *, everything: bool = False)
             payloads = settings.topic(Topic.PAYLOADS)
             raise BadInput(f"{log.names}: nothing but named payloads is there: name a range, such as {payloads}:0:-")
         yield _targets(log, settings, ranges, run_id, bool(wanted))
+
+
+def only_run(texts: Texts) -> str:
+    """The run that a question about one run is asked of where none was named: that of exported files of one run."""
+    files, _ = _told_apart(texts)
+    if not files:
+        raise BadInput("say of which run: --run RUN, or an exported file of one run")
+    return run_of(files)
 
 
 @contextmanager

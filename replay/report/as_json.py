@@ -178,4 +178,4 @@ def _number(value: float) -> float | str:
 
 
 def _text(content: dict[str, Any]) -> str:
-    return json.dumps(content, indent=2, allow_nan=False)
+    return json.dumps(content, allow_nan=False)

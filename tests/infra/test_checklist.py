@@ -11,7 +11,7 @@ from rollbook.infra.looking.place import Place
 from rollbook.infra.looking.refold import refold
 from rollbook.infra.settings import Topic
 from rollbook.replay.history.source import StoredRecord
-from rollbook.schemas.errors import AnswerNo
+from rollbook.schemas.errors import BadInput
 from rollbook.schemas.partition import partition_of
 from rollbook.schemas.records.run import DriftGate
 from rollbook.tests.infra.rich_run import rich
@@ -202,7 +202,7 @@ def test_the_recorded_trainings_lack_a_checkpoint_and_a_failure(story: Story) ->
 
 
 def test_a_run_that_nobody_has_heard_of_has_no_answer() -> None:
-    with pytest.raises(AnswerNo, match="has no decision"):
+    with pytest.raises(BadInput, match="has no decision"):
         read_checklist(place(Story.GATE, "another"))
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -218,6 +219,13 @@ def test_bytes_that_are_no_text_are_one_line_and_code_2(
 ) -> None:
     assert run(arguments) == 2
     assert expected in one_line(capsys.readouterr().err)
+
+
+def test_a_file_whose_name_is_no_text_is_told_as_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (file := tmp_path / f"{NO_TEXT}.avro").touch()
+    assert run(["audit", str(file)]) == 2
+    line = one_line(capsys.readouterr().err)
+    assert r"\udcff.avro' is not UTF-8, and no report could name it: rename it" in line
 
 
 @pytest.mark.parametrize(

@@ -234,14 +234,14 @@ def test_freshness_is_the_last_snapshot(lived: Lived, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize("command", ["decisions", "freshness"])
-def test_an_unknown_run_is_a_no(lived: Lived, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_run_is_bad_input(lived: Lived, command: str, capsys: pytest.CaptureFixture[str]) -> None:
     other = next(
         name
         for name in (f"other-{n}" for n in range(99))
         if partition_of(name, PARTITIONS) == partition_of(lived.run_id, PARTITIONS)
     )
     for run_id in (other, "evil\x1b[31m\nError: forged"):
-        assert rollbook([command, "--run", run_id]) == 1
+        assert rollbook([command, "--run", run_id]) == 2
         told = capsys.readouterr()
         assert told.out == ""
         assert told.err.count("\n") == 1

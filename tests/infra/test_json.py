@@ -79,3 +79,7 @@ def test_materialize(history: str, tmp_path: Path, capsys: pytest.CaptureFixture
     assert (found["complete"], found["updates"], found["not_written"]) == (True, 3, [])
     of_a_bundle = {"run_id", "update_id", "rollout_id", "step_id", "path", "provenance", "samples", "was_there"}
     assert all(one.keys() >= of_a_bundle and Path(one["path"]).is_dir() for one in found["bundles"])
+    bundles, one = str(tmp_path / "bundles"), found["bundles"][0]["path"]
+    for command in (["inspect", one], ["validate", one], ["replay", one], ["replay", bundles, "--chain"]):
+        assert len(answered(capsys, *command)) == 1, command
+    assert len(answered(capsys, "dialect", one)) == 1

@@ -126,8 +126,9 @@ def test_a_neighbour_in_the_partition_is_another_run(decided: History, capsys: p
 
 
 def test_what_it_does_not_know_is_a_no(decided: History, capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["--run", "nobody"], ["--run", "a\nb"], ["--run", RUN, "--update", "u9\n"]):
-        assert rollbook(["ledger", *arguments]) == 1
+    cases = ((["--run", "nobody"], 2), (["--run", "a\nb"], 2), (["--run", RUN, "--update", "u9\n"], 1))
+    for arguments, code in cases:
+        assert rollbook(["ledger", *arguments]) == code
         captured = capsys.readouterr()
         assert captured.out == ""
         assert captured.err.count("\n") == 1

@@ -193,7 +193,7 @@ def test_once(settings: Settings) -> None:
     told = json.loads(asked(settings, "--run", RUN, "--once", "--json").stdout)
     assert (told["reading"], told["snapshot"]["sequence"]) == ("live", snapshot(past.run).sequence)
     unknown = asked(settings, "no-such-run", "--once")
-    assert (unknown.returncode, unknown.stdout) == (1, "")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
     assert unknown.stderr.startswith("Error: run no-such-run has no freshness snapshot on ")
 
 

@@ -268,6 +268,16 @@ def test_a_run_that_is_in_none_of_the_files_is_told(runs: list[str], capsys: pyt
         assert "run run-b is not in" in told(capsys, *command, "--run", "run-b", runs[0], code=2)
 
 
+def test_a_question_about_one_run_needs_its_name_only_where_there_are_several(
+    runs: list[str], whole: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in (["prove", "--policy", "0"], ["report"]):
+        assert told(capsys, *command, runs[0]) == told(capsys, *command, "--run", "run-a", runs[0])
+        for several in ([whole], runs):
+            found = told(capsys, *command, *several, code=2)
+            assert "records of 2 runs are there, and one is wanted: add --run with one of run-a, run-b" in found
+
+
 def test_a_run_that_is_nowhere_is_refused_by_every_command(
     story: Story, whole: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

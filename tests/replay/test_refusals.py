@@ -172,6 +172,16 @@ def test_refused(tmp_path: Path, what: str, bundle: str, edit: dict[str, Any], n
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(("value", "problems"), [(-1, 1), ("x", 1), (None, 2)])
+def test_a_bad_group_is_told_and_nothing_untrue_beside_it(tmp_path: Path, value: Any, problems: int) -> None:
+    def edit(index: Any) -> None:
+        index["samples"][0]["group_index"] = value
+
+    found = validate(edit_bundle(FIXTURES / "full-k1", tmp_path / "bundle", index=edit)).problems
+    assert len(found) == problems, found
+    assert all("group_index" in str(one) for one in found)
+
+
 def test_an_untouched_bundle_resealed_is_valid(tmp_path: Path) -> None:
     assert validate(edit_bundle(FIXTURES / "full-k1", tmp_path / "bundle")).valid
 

@@ -254,11 +254,12 @@ def _groups(index: Index) -> Iterator[Problem]:
     size = index.config.n_samples_per_prompt
     members = Counter(sample.group_index for sample in index.samples)
     members.update(one.group_index for one in index.cohort or ())
+    if None in members:  # what is in no group is missing in one, and no size is what it seems
+        what = "no group_index, reward.post_process normalises by group"
+        yield Problem(INDEX, "samples", what, "record the semantic group of every sample")
+        return
     for group, count in members.items():
-        if group is None:
-            what = "no group_index, reward.post_process normalises by group"
-            yield Problem(INDEX, "samples", what, "record the semantic group of every sample")
-        elif count != size and not any_size:
+        if count != size and not any_size:
             what = f"group {group} has {count} samples, config.n_samples_per_prompt is {size}"
             yield Problem(INDEX, "samples", what, "record whole groups")
 
