@@ -45,13 +45,16 @@ class Anchor:
                 FindingKind.ANCHOR_DIFFERS, self.place, "its state", {"digest": self.note.digest}, {"digest": found}
             )
 
-    def differences(self, ledger: Ledger, run_id: str | None) -> Iterator[Finding]:
-        """What is not as in a ledger that was folded up to it, row by row, of one run or of all that it has."""
+    def compared(self, ledger: Ledger, run_id: str | None) -> tuple[list[Finding], frozenset[str]]:
+        """What is not as in a ledger that was folded up to it, row by row, of one run or of all that it has; and the
+        runs whose figures count other decisions there, which are held against nothing."""
         run_id = run_id or self.note.run
         places = dict.fromkeys((key for key, _ in self.rows), self.place)
         kept = Kept(self.place, self.note.partition, self._rebuilt(run_id), places)
-        for finding in kept.differences(ledger, run_id):
-            yield replace(finding, kind=FindingKind.ANCHOR_DIFFERS, place=self.place)
+        found = [
+            replace(one, kind=FindingKind.ANCHOR_DIFFERS, place=self.place) for one in kept.differences(ledger, run_id)
+        ]
+        return found, kept.apart
 
     def begin(self, wanted: OffsetRange) -> OffsetRange:
         """A range whose START is left open begins here."""

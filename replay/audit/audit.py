@@ -127,9 +127,13 @@ def audit(
     for file in logs:
         findings.take(_changed(file))
     findings.take(edited)
+    apart: list[tuple[str, str]] = []
     for one in anchors_within(log, stretch):
         folding.fold(one.note.next_offset)
-        findings.take(() if folding.differs else (*one.check(), *one.differences(ledger, stretch.run_id)))
+        if not folding.differs:
+            differing, uncounted = one.compared(ledger, stretch.run_id)
+            findings.take((*one.check(), *differing))
+            apart += [(run, f"the anchor of {one.place}") for run in sorted(uncounted)]
     if not folding.differs:
         folding.fold(stretch.within.end)
     folding.check_tail()
@@ -141,9 +145,9 @@ def audit(
             folding.check_ledger()
         except NotHere as reason:
             unchecked.append(f"the compacted ledger: {reason}")
+    apart += [(run, "the compacted ledger") for run in sorted(folding.uncounted)]
     unchecked += [
-        f"figures of run {visible(one)} in the compacted ledger: other decisions are counted there"
-        for one in sorted(folding.uncounted)
+        f"figures of run {visible(run)} in {where}: other decisions are counted there" for run, where in apart
     ]
     findings.take(folding.finish())
     of_checkpoints, untold = chains.unknown_checkpoints(logs, stretch)

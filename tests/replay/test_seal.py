@@ -8,6 +8,7 @@ import pytest
 
 from rollbook.infra.command import run as rollbook
 from rollbook.infra.settings import Topic
+from rollbook.processors.ledger.figures import SINCE
 from rollbook.replay.audit.anchor import Anchor, anchor_of, digest_of
 from rollbook.replay.audit.audit import AuditReport, audit, stretch_of
 from rollbook.replay.audit.findings import FindingKind
@@ -22,6 +23,7 @@ from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import Bounds
 from rollbook.schemas.codec import decode, encode
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.records.decision import Tally
 from rollbook.schemas.records.ledger import TrajectoryState
 from rollbook.tests.replay.story import DECISIONS, LIFECYCLE, SETTINGS, Story
 
@@ -119,6 +121,24 @@ def test_an_anchor_whose_digest_was_made_anew_is_found_by_an_audit_of_its_file(
             ).report
             assert [one.kind for one in told.findings] == [FindingKind.ANCHOR_DIFFERS]
             assert told.findings[0].derived == {"digest": anchor.note.digest}
+
+
+def test_figures_of_an_anchor_that_count_other_decisions_are_said_not_to_be_checked(
+    story: Story, middle: int, tmp_path: Path
+) -> None:
+    """A rollbook that counted none may have written it; so may whoever would like other figures."""
+    anchor, path = sealed(story, middle, tmp_path / "sealed.avro"), tmp_path / "forged.avro"
+    rows = [(key, encode(Tally(name=SINCE, count=2)) if SINCE.encode() in key else value) for key, value in anchor.rows]
+    assert tuple(rows) != anchor.rows
+    note = anchor.note.model_copy(update={"digest": digest_of(middle, rows)})
+    ranges = [OffsetRange(LIFECYCLE, 0, 0, middle), OffsetRange(DECISIONS, 0, 0, anchor.note.next_decision)]
+    export(story.log, SETTINGS, ranges, path, anchor=note, rows=rows)
+    with FileLog([path]) as log:
+        stretch = stretch_of(log, SETTINGS, OffsetRange(LIFECYCLE, 0), None)
+        report = audit(log, SETTINGS, stretch, payloads=False).report
+    assert report.passed
+    said = f"figures of run {story.run_id} in the anchor of {path}: other decisions are counted there"
+    assert said in report.unchecked
 
 
 def test_by_the_digest_that_its_seal_printed_an_anchor_is_known(
