@@ -33,7 +33,7 @@ nox.options.reuse_existing_virtualenvs = False
 
 def built(session: nox.Session) -> Path:
     """The wheel, made once a run, from the sdist, as a packager makes it."""
-    into = Path(session.cache_dir) / "dist"
+    into = Path(session.cache_dir).resolve() / "dist"  # a URI wants it whole
     if into not in _fresh:
         session.run("uv", "build", "--quiet", "--clear", "--out-dir", str(into), str(ROOT), external=True)
         _fresh.add(into)

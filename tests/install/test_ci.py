@@ -1,8 +1,10 @@
 """The public CI demands what `.ci/run` demands, and may do nothing but read."""
 
 import re
+import runpy
 import shutil
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,6 +44,22 @@ def test_what_both_ends_of_the_ranges_are_tried_with_is_there() -> None:
     assert len(told) == 2
     assert {f"tests/{part}" for part in ("schemas", "processors", "replay", "producers")} <= {*paths}
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_what_is_built_is_named_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """nox names its folders from where it runs, and `rollbook[extra] @ URI` cannot."""
+
+    class Session:
+        cache_dir = Path(".cache")
+
+        def run(self, *command: str, external: bool) -> None:
+            into = Path(command[command.index("--out-dir") + 1])
+            into.mkdir(parents=True)
+            (into / "rollbook.whl").touch()
+
+    monkeypatch.chdir(tmp_path)
+    built = runpy.run_path(str(ROOT / "noxfile.py"))["built"]
+    assert built(Session()) == tmp_path / ".cache" / "dist" / "rollbook.whl"
 
 
 def test_what_each_run_takes_a_share_of_is_run_whole_each_night(workflow: dict[str, Any]) -> None:
