@@ -81,7 +81,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version $(OLDEST) -
 	--custom-compile-command "make lock" $(UPGRADE)
 lock: $(READY) ## Resolve the locks anew (UPGRADE=--upgrade for newer versions)
 	$(COMPILE) requirements/bootstrap.in --output-file requirements/bootstrap.lock
-	$(COMPILE) pyproject.toml --extra dev --output-file requirements/dev.lock
+	$(COMPILE) pyproject.toml --all-extras --group dev --output-file requirements/dev.lock
 	$(BIN)/python -m rollbook.infra.broker.resolve
 
 clean: ## Remove .venv, build output and tool caches; the user's cache of broker files stays

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent
 DATA = ROOT / "tests" / "data"
 CHECK = ROOT / "tests" / "install" / "check.py"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-EXTRAS = ("", "broker", "torch", "dashboard", "html", "trl", "docs", "dashboard,trl")
+EXTRAS = ("", "broker", "torch", "dashboard", "html", "trl", "dashboard,trl")
 
 # What holds for every version of what rollbook stands on: not the wording of pydantic's JSON Schema (tests/frozen), of
 # typer's help or of the reference pages, which are those of requirements/dev.lock; nor TRL's own numbers, which are of

@@ -22,7 +22,6 @@ EXTRAS: Mapping[str, Extra] = MappingProxyType(
         "dashboard": Extra(("faust", "mode", "aiohttp"), ("rollbook.processors.dashboard",), ("dashboard",)),
         "html": Extra(("plotly",), (), ("replay", "{bundle}", "--html", "{folder}/page.html")),
         "trl": Extra(("trl", "transformers", "torch"), ("rollbook.infra.demo",), ("demo",)),
-        "docs": Extra(("mkdocs", "material", "mkdocstrings")),
     }
 )
 # What only a developer's command imports, which comes with no extra.

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
@@ -17,8 +18,13 @@ from packaging.utils import canonicalize_name
 from rollbook.infra.broker.lock import read_lock
 from rollbook.tests.install.extras import EXTRAS
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "licences.md"
-CORE, DEVELOPERS = "core", "dev"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "licences.md"
+CORE = "core"
+GROUPS: Mapping[str, str] = MappingProxyType(
+    {"docs": "What the documentation is built with", "dev": "Tools of the developers"}
+)
+PARTS = (CORE, *EXTRAS, *GROUPS)
 
 # Any of these may be installed beside what is under Apache-2.0, and most shipped with it.
 ACCEPTED = (
@@ -68,10 +74,10 @@ JARS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 def parts() -> Mapping[str, str]:
-    """The installed distributions by canonical name, with the first of core, extras and tools that brings each."""
+    """The installed distributions by canonical name, with the first of core, extras and groups that brings each."""
     found: dict[str, str] = {}
-    for part in (CORE, *EXTRAS, DEVELOPERS):
-        waiting = [("rollbook", frozenset({"" if part == CORE else part}))]
+    for part in PARTS:
+        waiting = [(need.name, frozenset(need.extras) or frozenset({""})) for need in map(Requirement, _roots(part))]
         seen: set[tuple[str, frozenset[str]]] = set()
         while waiting:
             name, extras = waiting.pop()
@@ -88,6 +94,13 @@ def parts() -> Mapping[str, str]:
                     waiting.append((need.name, frozenset(need.extras) or frozenset({""})))
     del found["rollbook"]
     return found
+
+
+def _roots(part: str) -> list[str]:
+    if part not in GROUPS:
+        return ["rollbook" if part == CORE else f"rollbook[{part}]"]
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
+    return [need for need in groups[part] if isinstance(need, str)]  # a table includes another group, which has its own
 
 
 def said() -> Mapping[str, str]:
@@ -128,11 +141,12 @@ def page() -> str:
 def _lines() -> Iterator[str]:
     yield "# Licences"
     yield ""
-    yield "Rollbook is under Apache-2.0. Here is what it brings with it, written by"
+    yield "Rollbook is under Apache-2.0; its package names those of [what it holds of others](#in-the-wheel), too."
+    yield "Here is what it brings with it, written by"
     yield "`python -m rollbook.tests.install.licences` from what the packages in the lock say of themselves; which ones"
     yield "rollbook takes, and why so few, is told in [Dependencies](dependencies.md)."
     found = rows()
-    for part in (CORE, *EXTRAS, DEVELOPERS):
+    for part in PARTS:
         mine = {name: licence for name, (of, licence) in found.items() if of == part}
         if not mine:
             continue
@@ -150,12 +164,12 @@ def _lines() -> Iterator[str]:
     yield from ("| licence | files |", "|---|---|")
     yield from (f"| {licence} | {', '.join(names)} |" for licence, names in JARS.items())
     yield from ("", "## In the wheel", "")
-    yield "`processors/dashboard/static/vendor/`: Apache ECharts, Apache-2.0 with its notice, and in it parts of d3,"
-    yield "BSD-3-Clause."
+    yield "`processors/dashboard/static/vendor/`: Apache ECharts, Apache-2.0 with its notice, and in it zrender and"
+    yield "parts of d3, BSD-3-Clause, and tslib, 0BSD. So the package is `Apache-2.0 AND BSD-3-Clause AND 0BSD`."
 
 
 def _title(part: str) -> str:
-    return {CORE: "The core", DEVELOPERS: "Tools of the developers"}.get(part, f"The extra `{part}`")
+    return {CORE: "The core", **GROUPS}.get(part, f"The extra `{part}`")
 
 
 def _shown(name: str, licence: str) -> str:

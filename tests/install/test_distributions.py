@@ -1,11 +1,13 @@
 """Wheel and sdist are the tree and nothing else, and the same bytes wherever and whenever they are built."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import zipfile
+from email import message_from_bytes
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from rollbook.tests.install.distributions import (
     listed,
     parts_of,
 )
+from rollbook.tests.install.extras import EXTRAS
 
 MOST_BYTES = 2 << 20
 LONG_AGO = 1_000_000_000
@@ -31,6 +34,20 @@ def test_the_wheel_holds_what_is_published_and_nothing_else(wheel: Path) -> None
 
 def test_the_sdist_holds_what_the_wheel_is_made_of(sdist: Path) -> None:
     assert in_sdist(sdist) == parts_of(listed()) | set(ALSO_IN_THE_SDIST)
+
+
+def test_its_metadata_is_for_users(wheel: Path) -> None:
+    """No extra that only developers need; the licences of all that it holds, others' code included, with texts."""
+    with zipfile.ZipFile(wheel) as archive:
+        (folder,) = {name.split("/")[0] for name in archive.namelist() if ".dist-info/" in name}
+        said = message_from_bytes(archive.read(f"{folder}/METADATA"))
+        texts = {name.removeprefix(f"{folder}/licenses/") for name in archive.namelist() if "/licenses/" in name}
+    vendor = "processors/dashboard/static/vendor"
+    theirs = {name for name in listed() if re.match(rf"{vendor}/.*(LICENSE|NOTICE)[^/]*$", name)}
+    assert set(said.get_all("Provides-Extra", ())) == EXTRAS.keys()
+    assert said["License-Expression"] == "Apache-2.0 AND BSD-3-Clause AND 0BSD"
+    assert {*said.get_all("License-File", ())} == {"LICENSE"} | theirs
+    assert {name for name in texts if not name.startswith("rollbook/")} == {"LICENSE"} | theirs
 
 
 def test_neither_is_large(wheel: Path, sdist: Path) -> None:

@@ -10,9 +10,11 @@ from packaging.requirements import Requirement
 
 from rollbook.tests.install.distributions import ROOT
 from rollbook.tests.install.extras import EXTRAS
+from rollbook.tests.install.licences import GROUPS
 
 LOCKS = ("bootstrap.lock", "dev.lock")
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+WHOLE = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT = WHOLE["project"]
 
 
 def test_pip_finds_nothing_wrong() -> None:
@@ -32,8 +34,9 @@ def test_nothing_is_locked_against_what_a_package_asks_for() -> None:
     assert "--override" not in (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
-def test_the_tables_of_the_tests_have_every_extra() -> None:
-    assert {*EXTRAS, "dev"} == PROJECT["optional-dependencies"].keys()
+def test_the_tables_of_the_tests_have_every_extra_and_group() -> None:
+    assert EXTRAS.keys() == PROJECT["optional-dependencies"].keys()
+    assert GROUPS.keys() == WHOLE["dependency-groups"].keys()
 
 
 def test_every_dependency_of_users_has_a_lowest_version() -> None:
