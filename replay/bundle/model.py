@@ -52,12 +52,10 @@ MetadataFile = Literal["expected.json", "index.json", "manifest.json"]
 
 def _packed_mask(value: object) -> object:
     """One byte a token instead of one object; a mask has as many entries as the step has tokens."""
-    if isinstance(value, list) and not set(map(type, value)) <= {int}:
-        raise ValueError("it must be a list of the integers 0 and 1")
-    if isinstance(value, list | bytes):
-        if not set(value) <= {0, 1}:
-            raise ValueError("it must be a list of the integers 0 and 1")
+    if isinstance(value, list) and set(map(type, value)) <= {int} and set(value) <= {0, 1}:
         return bytes(value)
+    if isinstance(value, bytes) and not value.translate(None, b"\x00\x01"):
+        return value
     raise ValueError("it must be a list of the integers 0 and 1")
 
 

@@ -10,6 +10,7 @@ import io
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -227,6 +228,7 @@ _OPCODES: Mapping[bytes, tuple[str, Callable[[io.BytesIO], Any]]] = {
 }
 
 
+@lru_cache(maxsize=64)  # the tensors of a bundle are of few shapes, and so of few programs
 def _parse_program(pickle: bytes) -> _Header:
     program = _Program(pickle)
     program.expect("PROTO", 2)

@@ -121,8 +121,9 @@ def _content(data: bytes, name: bytes, offset: int, size: int, crc: int, limit: 
     if offset + _LOCAL.size > limit:
         raise NotATensorFile("a zip entry lies outside the file")
     head = _LOCAL.unpack_from(data, offset)
-    start = offset + _LOCAL.size + head[9] + head[10]
-    if head[0] != b"PK\x03\x04" or head[3] != _STORED or data[offset + _LOCAL.size :][: head[9]] != name:
+    name_end = offset + _LOCAL.size + head[9]
+    start = name_end + head[10]
+    if head[0] != b"PK\x03\x04" or head[3] != _STORED or data[offset + _LOCAL.size : name_end] != name:
         raise NotATensorFile("a zip entry's own header contradicts the directory")
     if start + size > limit:
         raise NotATensorFile("a zip entry runs past the end of the file")

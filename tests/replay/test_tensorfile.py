@@ -2,6 +2,7 @@
 
 import io
 import struct
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -157,6 +158,19 @@ def test_an_entry_twice_is_refused() -> None:
         zipped.writestr("x/data/0", b"\1" * 12)
     with pytest.raises(NotATensorFile, match="two zip entries of one name"):
         parse_tensor(out.getvalue())
+
+
+def test_nothing_is_copied() -> None:
+    """A file is read where it lies: what is taken besides is less than any part of its values."""
+    data = tensor_bytes(np.zeros(1 << 18, np.float32), "kl")
+    parse_tensor(data)
+    tracemalloc.start()
+    try:
+        parse_tensor(data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < len(data) // 16
 
 
 def test_every_cut_is_noticed() -> None:
