@@ -95,7 +95,7 @@ class Deriver:
 
     def derive(self, what: str = "derived", watch: Watch = lambda *_: None) -> Iterator[Derived]:
         """Each decided record in order; `watch` is told `what` is done of the offsets. Raises Differs at the first that
-        does not fit, BadInput where a newer rollbook is needed."""
+        does not fit, BadInput where a newer rollbook is needed, and behind an anchor that no fold has made."""
         first, size = self._stretch.within.first, self._stretch.within.end - self._stretch.within.first
         decisions = self._decisions()
         said = next(decisions, None)
@@ -146,6 +146,13 @@ class Deriver:
             folded = self.ledger.fold(SourceRecord(stored.partition, stored.offset, stored.key, stored.value))
         except NewerFoldVersion as newer:
             raise BadInput(str(newer)) from None
+        except (ValueError, LookupError) as problem:
+            if not self._stretch.within.first:  # the state before it is what the rules came to
+                raise
+            raise BadInput(
+                f"{stored.place}: there are no rules for it in the state before it ({problem}): where that is an "
+                "anchor's, the anchor was made by hand; otherwise this is a defect of rollbook: report it"
+            ) from None
         if folded.encoded != said.value:
             self.ledger.journal.undo(mark)
             is_stray = self._stretch.run_id not in (None, folded.decision.run_id)
