@@ -22,11 +22,9 @@ def pytest_configure(config: pytest.Config) -> None:
         offer = SessionBroker()
         offer.open()
         config.add_cleanup(offer.close)
-        if config.getoption("dist", "no") == "load":  # what `-n` means unless --dist says otherwise
-            config.option.dist = "loadgroup"
-            config.option.loadscopereorder = False  # they come in the order that is best
 
 
+@pytest.hookimpl(tryfirst=True)  # what hands the tests out reads the groups in a hook of its own
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Each worker collects all tests, in the same order."""
     if hasattr(config, "workerinput"):

@@ -111,7 +111,7 @@ TYPED: list[tuple[Prepare, int, str, str]] = [
     (missing_topics, 2, "topic nowhere.lifecycle is missing", "run `rollbook topics create`"),
     (wrong_prefix, 2, r"ROLLBOOK_TOPIC_PREFIX is 'team a/\x1b[31m'", "such as rollbook."),
     (empty_servers, 2, "ROLLBOOK_BOOTSTRAP_SERVERS is set but empty", "unset it"),
-    (unknown_run, 1, "run nobody's has no freshness snapshot", "check the name"),
+    (unknown_run, 2, "run nobody's has no freshness snapshot", "check the name"),
     (unknown_reason, 2, "'stale' is no reason", "did you mean stale_"),
     (range_beyond_the_end, 2, "offset 4999 is beyond the end", "it is empty"),
     (foreign_folder, 2, "not a broker's data directory", "choose an empty or a new one"),

@@ -52,8 +52,8 @@ def decisions(
     """Print the decisions of a run: a table, or with --json each as one line.
 
     The offset is that of the lifecycle record decided. Only committed decisions are shown. A mass change names its
-    first 100 trajectories; `rollbook explain` knows them all. Exits 1 when there is none, and 130 when --follow is
-    ended with Ctrl-C.
+    first 100 trajectories; `rollbook explain` knows them all. Exits 1 when there is none, 2 for a run that is nowhere,
+    and 130 when --follow is ended with Ctrl-C.
     """
     which = asked.wanted(trajectory, update, reason or (), outcome or (), record_type or ())
     with place_of_run(run) as place:
@@ -101,7 +101,7 @@ def freshness(
 ) -> None:
     """Print how stale the rows of a run are, what is refused and why, who lags behind, and what goes stale next.
 
-    These are the last figures that the processor has committed. Exits 1 when there are none of this run.
+    These are the last figures that the processor has committed. Exits 2 when there are none of this run.
     """
     if (named is None) == (run is None):
         raise BadInput("a run, and only one, is wanted: name it, as `rollbook freshness RUN`")
@@ -131,7 +131,7 @@ def ledger(
     """Print the ledger of a run as it is now, from what the processor has committed.
 
     Active policy and floor, trajectories by state, open updates, learners, policies, workers, and facts that wait.
-    Exits 1 for a run or an update that it does not know.
+    Exits 1 for an update that it does not know, and 2 for such a run.
     """
     with progress() as watch, place_of_run(run, watch) as place:
         found, next_offset = read_ledger(place)

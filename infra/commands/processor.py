@@ -4,7 +4,7 @@ import logging
 import re
 import signal
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Annotated
 
 import typer
@@ -123,7 +123,8 @@ def run(
             if log_format is LogFormat.JSON:  # who collects the lines misses none; the last one is for people
                 logger.critical("%s", error)
             raise
-    typer.echo(f"stopped; {host.decided} records decided by this process")
+    with suppress(OSError):  # of a terminal that is closed
+        typer.echo(f"stopped; {host.decided} records decided by this process")
 
 
 def _check_name(name: str) -> None:

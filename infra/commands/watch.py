@@ -39,7 +39,7 @@ def watch(
 
     It follows what the processor has committed, begins before the run or the broker is there, and goes on when the
     broker comes back. q or Ctrl-C ends it. Where the output is no terminal it prints a line an interval.
-    --once waits ten seconds at most, exits 1 when the run has no figures, and 3 when no broker answers.
+    --once waits ten seconds at most, exits 2 when the run has no figures, and 3 when no broker answers.
     """
     if (named is None) == (run is None):
         raise BadInput("a run, and only one, is wanted: name it, as `rollbook watch RUN`")

@@ -80,7 +80,7 @@ class LedgerView:
 def read_ledger(place: Place) -> tuple[Run, int]:
     """The run and the first lifecycle offset that is not in it, by the same code that restores the processor.
 
-    Raises AnswerNo for a run of which nothing was decided, whatever its name."""
+    Raises BadInput for a run of which nothing was decided, whatever its name."""
     topic = place.topic(Topic.LEDGER)
     bounds = place.log.bounds(topic, place.partition)
     rebuild = Rebuild(place.partition, place.partitions, place.run_id)

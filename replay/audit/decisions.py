@@ -146,7 +146,7 @@ class Deriver:
             folded = self.ledger.fold(SourceRecord(stored.partition, stored.offset, stored.key, stored.value))
         except NewerFoldVersion as newer:
             raise BadInput(str(newer)) from None
-        except (ValueError, LookupError) as problem:
+        except (ValueError, LookupError, AssertionError) as problem:
             if not self._stretch.within.first:  # the state before it is what the rules came to
                 raise
             raise BadInput(

@@ -97,8 +97,8 @@ def _check_new(log: FileLog, there: KafkaLog, settings: Settings) -> int:
             if there.bounds(name := settings.topic(topic), partition).end:
                 raise BadInput(
                     f"{name}:{partition} on {settings.bootstrap_servers} is not empty: a restore writes into new "
-                    "topics alone; set ROLLBOOK_BOOTSTRAP_SERVERS or ROLLBOOK_TOPIC_PREFIX to where they are; after "
-                    f"a restore that was broken off {ANEW}"
+                    "topics alone; set ROLLBOOK_BOOTSTRAP_SERVERS or ROLLBOOK_TOPIC_PREFIX to where they are; where "
+                    f"it was a restore of yours into these very topics that was broken off, {ANEW}"
                 )
     return counts[Topic.LIFECYCLE]
 

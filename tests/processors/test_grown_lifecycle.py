@@ -36,7 +36,7 @@ Package = Callable[[], AbstractContextManager[None]]
 def package(folder: Path, *, read_since: dict[str, int], fold_version: int) -> Iterator[None]:
     """Until its end the contract is that of the folder."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(codec, "files", lambda package: folder)
+        patch.setattr("importlib.resources.files", lambda package: folder)
         patch.setattr(lifecycle_schema, "READ_SINCE", read_since)
         patch.setattr(fold, "FOLD_VERSION", fold_version)
         _forget()

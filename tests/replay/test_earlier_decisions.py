@@ -55,7 +55,7 @@ def earlier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     schema["fields"] = [field for field in schema["fields"] if field["name"] not in NOT_YET]
     (folder / "shipped" / "Decision-1.avsc").write_text(json.dumps(schema), encoding="utf-8")
     fingerprint = codec._fingerprint(schema)
-    monkeypatch.setattr(codec, "files", lambda package: tmp_path)
+    monkeypatch.setattr("importlib.resources.files", lambda package: tmp_path)
     monkeypatch.setattr(decision_schema, "DECISION_SCHEMAS", {1: fingerprint, NEXT: TODAYS})
     monkeypatch.setattr(fold, "FOLD_VERSION", NEXT)
     _forget()

@@ -32,7 +32,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (folder / "shipped").mkdir(parents=True)
     for model in RECORDS:
         (folder / f"{model.__name__}.avsc").write_text(text_of(model), encoding="utf-8")
-    monkeypatch.setattr(codec, "files", lambda package: tmp_path)
+    monkeypatch.setattr("importlib.resources.files", lambda package: tmp_path)
     _forget()
     yield folder / "shipped"
     monkeypatch.undo()

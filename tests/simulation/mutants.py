@@ -118,11 +118,6 @@ _TABLE: tuple[tuple[int, str, *tuple[Edit, ...]], ...] = (
         "nobody looks whether the last commit can be seen",
         (Host._look_at_commits, "not self._stand", "False and self._stand"),
     ),
-    (
-        3,
-        "nobody looks where partitions stand when the id was taken anew",
-        (Host._transact, "and not self._stand(batch.next_offsets)", "and False"),
-    ),
     (3, "begin before the fold", (Host._process, FOLD, f"{BEGIN}; {FOLD}")),
     (
         3,

@@ -36,7 +36,7 @@ class Sampler:
                     trainer.model, ids, torch.ones_like(ids), len(row)
                 )
             drift = self.drifts[at % len(self.drifts)]
-            log_probs.append([value + drift * (-1) ** place for place, value in enumerate(found[0].tolist())])
+            log_probs.append([value - drift for value in found[0].tolist()])
         if self.unscored:
             log_probs[0][0] = None
         given: dict[str, list[Any]] = {"prompt_ids": prompt_ids, "completion_ids": rows, "logprobs": log_probs}
