@@ -247,6 +247,10 @@ def test_a_stream_begins_with_everything_and_goes_on_with_what_changed(live: Liv
 def test_nothing_changes_and_the_last_update_is_still_new(live: Live) -> None:
     with live.served.events() as stream:
         first, second = stream.next(), stream.next()
+        for _ in range(5):  # what an earlier test wrote may come yet
+            if second.at - first.at > 1:
+                break
+            first, second = second, stream.next()
         assert second.at - first.at == pytest.approx(HEARTBEAT_S, abs=1.5)
         assert second.frame["status"]["now_ms"] > first.frame["status"]["now_ms"]
         assert second.frame["status"]["records"] == first.frame["status"]["records"]
