@@ -1,7 +1,7 @@
 # Everything a developer runs. `make help` lists it; each target sets up what it needs, once.
 
 MAKEFLAGS += --no-print-directory
-# Some images set it. Tests start hundreds of processes: without what is compiled once, half of their time is compiling.
+# Some images set it. Tests start hundreds of processes, and each would compile again all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup test lint format demo soak docs installs lock clean broker-files

@@ -14,6 +14,7 @@ from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.update import Checkpoint
 from rollbook.schemas.text import visible
+from rollbook.schemas.wording import worded
 
 T = TypeVar("T")
 
@@ -143,7 +144,7 @@ class RunFolder:
             return None
         except ValidationError as fault:
             first = fault.errors()[0]
-            where = visible(": ".join((".".join(map(str, first["loc"])) or "all of it", first["msg"])))
+            where = visible(": ".join((".".join(map(str, first["loc"])) or "all of it", worded(first))))
             raise BadInput(
                 f"{visible(path)} is not what the demo wrote there ({where}): run it again in a new folder"
             ) from None
