@@ -28,9 +28,9 @@ from rollbook.schemas.records.rollout import Origin, Segment, Span
 class SegmentArrays:
     """One training row, T response tokens.
 
-    `prompt_ids` [P] and `response_ids` [T] integers from 0 on; `log_probs` [T] real behavior log-probs in nats, none
-    above 0, where masked ones may hold anything; `action_mask` [T] bools or 0 and 1, None for all active. Give `spans`
-    that cover the response, or `policy` where one policy wrote all of it.
+    `prompt_ids` [P] and `response_ids` [T] integers from 0 on; `log_probs` [T] real behavior log-probs in nats, above 0
+    by rounding alone (0.25), where masked ones may hold anything; `action_mask` [T] bools or 0 and 1, None for all
+    active. Give `spans` that cover the response, or `policy` where one policy wrote all of it.
     """
 
     prompt_ids: npt.ArrayLike
