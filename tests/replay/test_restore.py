@@ -151,7 +151,9 @@ def test_payloads_that_retention_took_are_not_there_rather_than_something_else(
     assert report.passed, report.findings
     for section, body in zip(contents.sections, gone, strict=True):
         if section.topic == topic:
-            assert there(settings, Topic.PAYLOADS, section.partition)[0][0] == body[0].offset
+            # Of a partition that came to few payloads nothing is left: which key comes where is chance.
+            kept_offsets = [offset for offset, *_ in there(settings, Topic.PAYLOADS, section.partition)]
+            assert kept_offsets == [record.offset for record in body]
 
 
 def made(
