@@ -19,7 +19,6 @@ _LONGEST_S = 1_000_000.0
 """Eleven days: who says for ever means no less, and a thread cannot wait for longer than a clock can tell."""
 _T = TypeVar("_T")
 _E = TypeVar("_E", bound=StrEnum)
-_P = TypeVar("_P", bound=Part)
 
 
 def a(kind: type[_T], value: _T, record_type: str, field: str) -> _T:
@@ -34,12 +33,6 @@ def mapped(values: Mapping[str, _T], place: Field) -> Iterable[tuple[str, _T]]:
     if not isinstance(values, Mapping):
         raise place.violation(f"it is {called(values)}, and must be a dict of values by name")
     return values.items()
-
-
-def unspoiled(part: _P) -> _P:
-    """The record, or a part of one, checked anew: `model_copy` checks neither the names nor the values that it is
-    given. Raises ContractViolation. What is no part is left to the record that it is for."""
-    return type(part)(**vars(part)) if isinstance(part, Part) else part
 
 
 def listed(values: Iterable[_T], record_type: str, field: str) -> tuple[_T, ...]:

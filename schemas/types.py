@@ -1,10 +1,12 @@
 """The scalar types of the contract and the base of every record: frozen, strict, nothing extra."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar
 
 from pydantic import VERSION, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.text import visible
 from rollbook.schemas.wording import ONE_LINE, RUN_NAME, SHA256, an, worded
 
 MAX_ITEMS = 8192
@@ -33,14 +35,17 @@ _BUILDS_IN_ONE_THREAD = tuple(map(int, VERSION.split(".")[:2])) >= (2, 14)
 may check by its parent's rules meanwhile: there all are built at their import, which takes a tenth longer."""
 
 
+_SEND_AGAIN = "correct the field and send the event again"
+
+
 class ContractViolation(BadInput):
     """A value that the contract refuses in a record of a known type. `field` is its path: `items.0.raw_reward`."""
 
-    def __init__(self, record_type: str, field: str, problem: str) -> None:
+    def __init__(self, record_type: str, field: str, problem: str, remedy: str = _SEND_AGAIN) -> None:
         self.record_type = record_type
         self.field = field
         self.problem = problem
-        super().__init__(f"{record_type}: field {field}: {problem}; correct the field and send the event again")
+        super().__init__(f"{record_type}: field {visible(field)}: {problem}; {remedy}")
 
 
 def called(value: Any) -> str:
@@ -50,6 +55,12 @@ def called(value: Any) -> str:
         return "None"
     name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
     return an(name)
+
+
+def _unchanging(model: type[BaseModel], name: str) -> ContractViolation:
+    return ContractViolation(
+        model.__name__, name, "a record is never changed", "make another one with model_copy(update={...})"
+    )
 
 
 def violation(model: type[BaseModel], error: ValidationError) -> ContractViolation:
@@ -84,7 +95,15 @@ class Part(BaseModel):
         __init__.__pydantic_base_init__ = True
 
         def __setattr__(self, name, value):
-            raise ContractViolation(type(self).__name__, name, "a record is never changed: make another one")
+            raise _unchanging(type(self), name)
+
+        def __delattr__(self, name):
+            raise _unchanging(type(self), name)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """The record with other values, checked as those of a new one are: pydantic's own checks neither names nor
+        values. `deep` is as good as not, since nothing in a record changes. Raises ContractViolation."""
+        return type(self)(**{**vars(self), **(update or {})})
 
     @classmethod
     def trusted(cls, **fields: Any) -> Self:

@@ -9,6 +9,8 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
+from rollbook.schemas.errors import BadInput
+
 Write: TypeAlias = Callable[[list[bytes], Any], None]
 """Appends a value's bytes."""
 
@@ -78,6 +80,9 @@ def _deeper(lines: Iterator[str]) -> Iterator[str]:
 
 def _varint(number: int) -> bytes:
     """Zigzag, then seven bits a byte, the lowest first (Avro 1.11, "Binary encoding")."""
+    if not -(1 << 63) <= number < 1 << 63:  # only a record that nobody checked has it
+        bits = number.bit_length()
+        raise BadInput(f"a whole number of {bits} bits does not fit into 64: make records by their constructors")
     rest = (number << 1) ^ (number >> 63)
     out = bytearray()
     while rest > 0x7F:

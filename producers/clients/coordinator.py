@@ -90,7 +90,7 @@ class Coordinator(Client):
                 fold_version=fold_version,
                 partition_count=self._connection.partitions(Topic.LIFECYCLE),
                 enforcement=enforcement,
-                admission=given.unspoiled(admission),
+                admission=admission,
                 required_workers=given.listed(required_workers, "RunConfigured", "required_workers"),
                 initial_policy=self._redaction.initial_policy(
                     given.a(InitialPolicy, initial_policy, "RunConfigured", "initial_policy")

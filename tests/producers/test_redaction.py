@@ -113,7 +113,7 @@ def test_what_is_refused_is_not_quoted(settings: Settings) -> None:
     """A writer that is no client of ours may send anything; the answers to it quote none of it."""
     with processor(settings), world(settings) as run:
         accepted = next(one for one in run.records() if isinstance(one, RunConfigured))
-        wrong = accepted.model_copy(update={"pinned_contracts": (SECRET,)})
+        wrong = accepted.but(pinned_contracts=(SECRET,))  # no client makes it
         producer = Producer({"bootstrap.servers": settings.bootstrap_servers})
         for value in (SECRET.encode(), encode(accepted)[:-1] + SECRET.encode(), encode(wrong)):
             partition = partition_of(run.run_id, PARTITIONS)

@@ -1,12 +1,14 @@
 """What the contract refuses at the client: before anything reaches Kafka, with the name of the field."""
 
 import math
+import re
 from typing import Any
 
 import pytest
 
-from rollbook.schemas.codec import ContractViolation, make
-from rollbook.schemas.records import payload, policy, reward, rollout, run, update
+from rollbook.schemas.codec import ContractViolation, encode, make
+from rollbook.schemas.errors import BadInput
+from rollbook.schemas.records import common, payload, policy, reward, rollout, run, update
 from rollbook.schemas.records.common import Header, PayloadRef
 from rollbook.schemas.types import MAX_ITEMS, Part
 
@@ -242,8 +244,34 @@ def test_a_trajectory_without_a_policy_is_refused() -> None:
 
 def test_records_are_frozen() -> None:
     header = make(Header, **HEADER)
-    with pytest.raises(ContractViolation, match="never changed: make another one"):
+    told = "Header: field run_id: a record is never changed; make another one with model_copy(update={...})"
+    with pytest.raises(ContractViolation, match=re.escape(told)):
         header.run_id = "other"  # type: ignore[misc]
+    with pytest.raises(ContractViolation, match=re.escape(told)):
+        del header.run_id
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "problem"),
+    [
+        ({"version": 2**70}, "version", f"it must be {2**63 - 1} or less"),
+        ({"versoin": 1}, "versoin", "there is no such field"),
+        ({"version": "1"}, "version", "it is a str, and must be an int"),
+        ({"label\n": "l"}, "label\\n", "there is no such field"),
+    ],
+)
+def test_a_copy_is_checked_as_a_new_one(change: dict[str, Any], path: str, problem: str) -> None:
+    before = make(common.PolicyRef, **POLICY)
+    assert before.model_copy() == before.model_copy(deep=True) == before
+    assert before.model_copy(update={"version": 1}) == make(common.PolicyRef, **POLICY | {"version": 1})
+    with pytest.raises(ContractViolation, match=re.escape(f"PolicyRef: field {path}: {problem};")):
+        before.model_copy(update=change)
+
+
+def test_what_nobody_checked_is_not_written_as_another_number() -> None:
+    unchecked = make(common.PolicyRef, **POLICY).but(version=2**70)
+    with pytest.raises(BadInput, match="a whole number of 71 bits does not fit into 64"):
+        encode(make(policy.Activate, header=HEADER, policy=POLICY, expected_active_version=0).but(policy=unchecked))
 
 
 def test_no_field_states_a_bound_twice() -> None:
