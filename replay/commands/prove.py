@@ -67,7 +67,7 @@ def prove_command(
         raise BadInput("--redaction-key says how the names of --absent FILE were published: give them, or leave it out")
     asked = None if absent is None else read_asked(absent, key=_key(redaction_key))
     given = targets or ()
-    with progress() as watch, open_history(*given, run=run or only_run(given), watch=watch) as history:
+    with progress() as watch, open_history(*given, run=run or only_run(given, watch), watch=watch) as history:
         proof = history.prove(policy=policy, artifact=artifact, asked=asked, heads=head or ())
     if as_json:
         for one in plain(proof):

@@ -38,7 +38,7 @@ def report_command(
     if out is not None:
         check_page(out)
     given = targets or ()
-    with progress() as watch, open_history(*given, run=run or only_run(given), watch=watch) as history:
+    with progress() as watch, open_history(*given, run=run or only_run(given, watch), watch=watch) as history:
         found = history.report()
     print(json.dumps(plain(found)) if as_json else "\n".join(lines(found)))
     if out is not None:  # last: where it cannot be written the answer is told all the same

@@ -8,8 +8,11 @@ from pathlib import Path
 
 from rollbook.infra.settings import Topic
 from rollbook.replay.history.container import Contents, topic_of
+from rollbook.replay.history.export import watched
 from rollbook.replay.history.file import FileLog, contents_at
-from rollbook.replay.history.source import StoredRecord
+from rollbook.replay.history.progress import Watch
+from rollbook.replay.history.source import Bounds, StoredRecord
+from rollbook.replay.history.strays import is_stray
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.partition import partition_of
 from rollbook.schemas.text import visible
@@ -34,9 +37,9 @@ def files_of(paths: Sequence[Path], run_id: str) -> list[Path]:
     return [path for path in paths if path in own or path in beside]
 
 
-def run_of(paths: Sequence[Path]) -> str:
+def run_of(paths: Sequence[Path], watch: Watch = lambda *_: None) -> str:
     """The run of files that hold records of no other. Raises BadInput for those of several runs, or of none."""
-    runs = sorted({run for path in paths for run in _runs(path, contents_at(path))})
+    runs = sorted({run for path in paths for run in _runs(path, contents_at(path), watch)})
     if len(runs) == 1:
         return runs[0]
     named = ", ".join(map(visible, paths))
@@ -49,16 +52,22 @@ def run_of(paths: Sequence[Path]) -> str:
     )
 
 
-def _runs(path: Path, contents: Contents) -> Iterator[str]:
+def _runs(path: Path, contents: Contents, watch: Watch) -> Iterator[str]:
     for section in contents.sections:
         if topic_of(section.topic, contents.topic_prefix) is not Topic.LIFECYCLE:
             continue
         if section.run is not None:
             yield section.run
             continue
+        within = Bounds(section.start, section.end)
+        what = f"looking for runs in {section.topic}:{section.partition}"
+        seen = set[bytes | None]()
         with FileLog([path]) as log:
-            keys = {one.key for one in log.read(section.topic, section.partition, section.start, section.end)}
-        yield from (key.decode("utf-8", "replace") for key in keys if key is not None)
+            partitions = log.partitions(section.topic)
+            for record in watched(log, section.topic, section.partition, within, watch, what):
+                if record.key not in seen and not is_stray(record, partitions):
+                    seen.add(record.key)
+        yield from (key.decode("utf-8", "replace") for key in seen if key is not None)
 
 
 def _may_hold(contents: Contents, run_id: str, of: Topic | None = None) -> bool:

@@ -14,6 +14,7 @@ from rollbook.replay.history.held import Held
 from rollbook.replay.history.holding import files_of, run_of
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.replay.history.known import check_known
+from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.ranges import OffsetRange, check_apart, looks_like_range, parse_range
 from rollbook.replay.history.source import LogSource
 from rollbook.schemas.errors import BadInput
@@ -71,12 +72,12 @@ def opened(texts: Texts, run_id: str | None = None, *, everything: bool = False)
         yield _targets(log, settings, ranges, run_id, bool(wanted))
 
 
-def only_run(texts: Texts) -> str:
+def only_run(texts: Texts, watch: Watch) -> str:
     """The run that a question about one run is asked of where none was named: that of exported files of one run."""
     files, _ = _told_apart(texts)
     if not files:
         raise BadInput("say of which run: --run RUN, or an exported file of one run")
-    return run_of(files)
+    return run_of(files, watch)
 
 
 @contextmanager

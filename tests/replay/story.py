@@ -72,6 +72,7 @@ TASK = TaskSource(task_id="addition", prompt_hash="0" * 64, dataset="made-up", r
 CHECKPOINT_DIGEST = "c" * 64
 CHUNK_BYTES = 500
 """Small, so that recordings have several."""
+WASTE = b"no record of ours"
 
 Plant = Callable[[StepRecording], StepRecording]
 PlantArrays = Callable[[SegmentPayload], SegmentPayload]
@@ -119,6 +120,11 @@ class Story:
         if offset % 3 == 2:
             self.log.marker(DECISIONS, 0)
         return folded.decision
+
+    def stray(self, key: bytes) -> None:
+        """A record that belongs to no run, under any key."""
+        folded = self.ledger.fold(SourceRecord(0, self.log.append(LIFECYCLE, 0, key, WASTE), key, WASTE))
+        self.log.append(DECISIONS, 0, folded.decision.run_id.encode(), folded.encoded)
 
     def accepted(self, model: type[Lifecycle], **fields: object) -> Decision:
         decision = self.say(model, **fields)

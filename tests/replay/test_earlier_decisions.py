@@ -15,7 +15,7 @@ from rollbook.processors import decision_schema
 from rollbook.processors.decision_schema import DECISION_SCHEMAS, decision_writer
 from rollbook.processors.fold_version import FOLD_VERSION
 from rollbook.processors.ledger import fold
-from rollbook.processors.ledger.fold import STRAYS, Ledger, SourceRecord
+from rollbook.processors.ledger.fold import STRAYS, Ledger
 from rollbook.processors.ledger.rebuild import Rebuild
 from rollbook.replay.audit.anchor import anchor_of
 from rollbook.replay.audit.audit import AuditReport, audit, stretch_of
@@ -81,7 +81,7 @@ def raised(earlier: str) -> Story:
     made.update("u0", [group(made, "a", "sums")])
     policy(made, 1, 0, "u0")
     made.ledger = taken_over(made.ledger)
-    stray(made)
+    made.stray(b"nobody")
     ids = group(made, "c", "roots")
     made.reserve("u1", ids)
     made.accepted(
@@ -98,15 +98,8 @@ def raised(earlier: str) -> Story:
     made.start_learner()
     made.update("u2", [group(made, "d", "logarithms")])
     policy(made, 2, 1, "u2")
-    stray(made)
+    made.stray(b"nobody")
     return made
-
-
-def stray(story: Story) -> None:
-    """A record that belongs to no run."""
-    offset = story.log.append(LIFECYCLE, 0, b"nobody", b"no record of ours")
-    folded = story.ledger.fold(SourceRecord(0, offset, b"nobody", b"no record of ours"))
-    story.log.append(DECISIONS, 0, folded.decision.run_id.encode(), folded.encoded)
 
 
 def decisions(story: Story) -> list[StoredRecord]:

@@ -278,6 +278,16 @@ def test_a_question_about_one_run_needs_its_name_only_where_there_are_several(
             assert "records of 2 runs are there, and one is wanted: add --run with one of run-a, run-b" in found
 
 
+def test_what_belongs_to_no_run_makes_no_second_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever may write can put anything under any key; the processor holds it for a stray, whosever name it has."""
+    one = Story("run-a").opened()
+    one.update("u0", [one.group("group")])
+    for key in (b"\xff\x00", b"run-b", b"run-a"):
+        one.stray(key)
+    file = written(one, tmp_path / "strays.avro", *ALL)
+    assert told(capsys, "report", file) == told(capsys, "report", "--run", "run-a", file)
+
+
 def test_a_run_that_is_nowhere_is_refused_by_every_command(
     story: Story, whole: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

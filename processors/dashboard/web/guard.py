@@ -88,7 +88,7 @@ class Guard:
             return await self._exchanged(request)
         if access.is_known(request.headers.get("Authorization"), request.cookies.get(access.cookie)):
             return None
-        if "Authorization" in request.headers:
+        if "Authorization" in request.headers or access.cookie in request.cookies:
             await asyncio.sleep(_WRONG_TOKEN_S)
         if path == PAGE:
             return _redirect("login")

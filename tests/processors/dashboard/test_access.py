@@ -260,14 +260,18 @@ def test_without_a_token_nothing_of_a_run_is_seen(locked: Served) -> None:
     asked = time.monotonic()
     assert locked.ask("/metrics", headers={"Authorization": "Bearer wrong"}).status == 401
     assert locked.ask("/?token=wrong").headers["location"] == "login"
-    assert time.monotonic() - asked > 0.9, "who guesses waits"
+    assert locked.ask("/", headers={"Cookie": f"rollbook-dashboard-{locked.port}=wrong"}).headers["location"] == "login"
+    assert time.monotonic() - asked > 1.4, "who guesses waits"
     assert locked.ask("/").headers["location"] == "login"
     assert locked.ask("/healthz").status == 200
     assert locked.ask("/login").status == 200
 
 
 def test_the_token_as_header(locked: Served) -> None:
-    assert locked.ask("/api/status", headers={"Authorization": f"Bearer {TOKEN}"}).status == 200
+    bearer = {"Authorization": f"Bearer {TOKEN}"}
+    for path, status in (("/api/status", 200), ("/metrics", 200), ("/index.html", 200), ("/api/runs/x", 404)):
+        assert locked.ask(path, headers=bearer).status == status, path
+    assert locked.ask("/metrics", headers={"Authorization": f"Basic {TOKEN}"}).status == 401
     with locked.events(headers={"Authorization": f"Bearer {TOKEN}"}) as stream:
         assert stream.next().frame["status"]["reading"] == "waiting"
 
