@@ -100,7 +100,7 @@ class AnchorNote(BaseModel):
     lifecycle: _TopicName
     partition: int = Field(ge=0)
     topic_partitions: int = Field(ge=1)
-    next_offset: int = Field(ge=0)
+    next_offset: int = Field(ge=1)  # before offset 0 there is no state
     next_decision: int = Field(default=0, ge=0)
     run: str | None = None
     digest: _Digest

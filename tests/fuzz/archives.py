@@ -216,7 +216,8 @@ def _header_changed(rng: Random, data: bytes) -> bytes:
 
 
 def anchor(data: bytes) -> bool:
-    """A row of a seal's anchor, with every digest right: an audit that begins there finds it, or refuses the seal."""
+    """A row of a seal's anchor changed, or left out where it is given no value, with every digest right: an audit that
+    begins there finds it, or refuses the seal."""
     size = int.from_bytes(data[:2], "big")
     key, value = data[2 : 2 + size], data[2 + size :]
     path = _ANCHORED / "anchor.avro"
@@ -226,7 +227,8 @@ def anchor(data: bytes) -> bool:
     assert note is not None
     of_anchor = [row for row in rows if row["topic"] == section.topic]
     alike = [row for row in of_anchor if row["key"] == key] or of_anchor[:1]
-    changed = [{**row, "key": key, "value": value} if row is alike[0] else row for row in of_anchor]
+    instead = [{**alike[0], "key": key, "value": value}] if value else []
+    changed = [one for row in of_anchor for one in (instead if row is alike[0] else [row])]
     pairs = [(row["key"] or b"", row["value"] or b"") for row in changed]
     history = contents.model_copy(
         update={"anchor": note.model_copy(update={"digest": digest_of(note.next_offset, pairs)})}
@@ -256,7 +258,8 @@ def _audited(path: Path) -> bool:
 def _anchor_rows() -> list[bytes]:
     path = _ANCHORED / "anchor.avro"
     rows = [row for row in _parts(path)[1] if row["topic"] == "anchor"]
-    return [len(row["key"]).to_bytes(2, "big") + row["key"] + row["value"] for row in rows]
+    keyed = [(len(row["key"]).to_bytes(2, "big") + row["key"], row["value"]) for row in rows]
+    return [key + value for key, value in keyed] + [key for key, _ in keyed]
 
 
 TARGETS = (
@@ -277,5 +280,12 @@ TARGETS = (
         _header_changed,
         share=2,
     ),
-    Target("anchor", "a row of a seal's anchor, with every digest right", _anchor_rows, anchor, keyed_changed, share=4),
+    Target(
+        "anchor",
+        "a row of a seal's anchor, changed or left out, with every digest right",
+        _anchor_rows,
+        anchor,
+        keyed_changed,
+        share=4,
+    ),
 )

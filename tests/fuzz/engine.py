@@ -6,12 +6,14 @@ Something new is an answer that was not had before: accepted, or a refusal in ot
 import ctypes
 import gc
 import re
+import resource
 import signal
+import sys
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -187,16 +189,22 @@ def _end(_: int, __: FrameType | None) -> None:
 
 
 def _peak_begins() -> int:
-    """The memory in use, from which the peak is measured anew: that of the process would hide all that is lower."""
-    _CLEAR.write_text("5")
+    """The memory in use, from which the peak is measured anew: that of the process would hide all that is lower.
+    Elsewhere than on Linux it is the process' own."""
+    with suppress(OSError):
+        _CLEAR.write_text("5")
     return _peak_bytes()
 
 
 def _peak_bytes() -> int:
+    if not _STATUS.exists():
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
     peak = next(line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM:"))
     return int(peak.split()[1]) * 1024
 
 
 def _give_back() -> None:
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
+    with suppress(AttributeError):  # the C library of Linux has it
+        ctypes.CDLL(None).malloc_trim(0)

@@ -98,9 +98,10 @@ def test_a_header_that_was_changed_alone_is_told(file: Path) -> None:
             {"lifecycle": ESCAPE, "partition": 0, "topic_partitions": 1, "next_offset": 1, "digest": "0" * 64},
         ),
         ("anchor", {"lifecycle": "t", "partition": 0, "topic_partitions": 1, "next_offset": 1, "digest": ESCAPE}),
+        ("anchor", {"lifecycle": "t", "partition": 0, "topic_partitions": 1, "next_offset": 0, "digest": "0" * 64}),
     ],
 )
-def test_names_that_no_topic_has_are_refused_and_drawn_nowhere(
+def test_names_that_no_topic_has_and_places_that_none_has_are_refused_and_drawn_nowhere(
     file: Path, key: str, value: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = with_metadata(file, history_with(key, value, digest=True))
