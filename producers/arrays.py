@@ -94,15 +94,24 @@ def log_probs(field: Field, values: npt.ArrayLike, mask: Mask) -> FloatArray:
     place = int(wrong[0])
     if np.isfinite(array[place]):
         raise field.violation(
-            f"position {place} is {array[place]:g}, above 0: it must be the logarithm of a probability, neither the "
-            "probability nor the logarithm without its sign"
+            f"position {place} is {array[place]:g}, above 0 by more than rounding ({_MOST_BY_ROUNDING}): it must be "
+            "the logarithm of a probability, neither the probability nor the logarithm without its sign"
         )
     raise field.violation(f"position {place} is active and {array[place]}: it must be finite in float32")
 
 
-def copied(values: npt.ArrayLike) -> npt.NDArray[Any]:
-    """A copy that the caller cannot change any more, of whatever kind it is."""
-    return np.asarray(_on_the_host(values)).copy()
+def copied(values: npt.ArrayLike) -> npt.ArrayLike:
+    """A copy that the caller cannot change any more, of whatever kind it is. What is no array stays what it is: the
+    field's own check names it."""
+    try:
+        return np.asarray(_on_the_host(values)).copy()
+    except Exception:
+        return values
+
+
+def size_of(values: npt.ArrayLike) -> int:
+    """Bytes of an array; of what is none 0."""
+    return int(getattr(values, "nbytes", 0))
 
 
 def _one_dimensional(field: Field, values: npt.ArrayLike, length: int | None = None) -> npt.NDArray[np.generic]:
@@ -110,7 +119,7 @@ def _one_dimensional(field: Field, values: npt.ArrayLike, length: int | None = N
         raise field.violation(f"it is {called(values)}, and must be a flat list or array of numbers")
     try:
         array = np.asarray(_on_the_host(values))
-    except (ValueError, TypeError, RuntimeError):  # ragged; or of another library, which says why in many lines
+    except Exception:  # ragged; or of another library, which may say anything, and does so in many lines
         raise field.violation(f"it is {called(values)} that numpy takes for no flat array of numbers") from None
     if array.ndim == 0:  # a set, a generator: numpy takes each for one thing
         raise field.violation(f"it is {called(values)}, and must be a flat list or array of numbers")

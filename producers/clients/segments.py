@@ -113,9 +113,9 @@ def prepare(index: int, arrays: SegmentArrays) -> PreparedSegment:
         else mask_array(field / "action_mask", arrays.action_mask, length)
     )
     behavior = log_probs(field / "log_probs", arrays.log_probs, mask)
-    if (arrays.policy is None) == (not arrays.spans):
-        raise (field / "spans").violation("give either spans or policy")
     spans = given.listed(arrays.spans, field.record_type, f"{field.path}.spans")
+    if (arrays.policy is None) == (not spans):
+        raise (field / "spans").violation("give either spans or policy")
     for number, span in enumerate(spans):
         given.a(Span, span, field.record_type, f"{field.path}.spans.{number}")
     if arrays.policy is not None:

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from rollbook.producers.arrays import Field, copied, log_probs, mask_array
+from rollbook.producers.arrays import Field, copied, log_probs, mask_array, size_of
 from rollbook.producers.clients.trainer import Trainer
 from rollbook.producers.updates.drift import admit_item, current_payloads
 from rollbook.producers.updates.recorders import Recorders
@@ -49,7 +49,7 @@ class ObservedRow:
     def size(self) -> int:
         """Bytes of its arrays."""
         arrays = [array for pair in self.behavior for array in pair]
-        return sum(np.asarray(array).nbytes for array in (*arrays, self.current_log_probs))
+        return sum(size_of(array) for array in (*arrays, self.current_log_probs))
 
     @property
     def evidence_digest(self) -> str:

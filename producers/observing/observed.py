@@ -4,8 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 
-import numpy as np
-
+from rollbook.producers.arrays import size_of
 from rollbook.producers.clients.trainer import Trainer
 from rollbook.producers.observing.facts import Done, Facts, ObservedRow, snapshot
 from rollbook.producers.observing.observer import Observer
@@ -74,7 +73,7 @@ class ObservedUpdate:
         """Queue the recording of an optimizer step, for replay."""
         with self._quietly():
             copied = snapshot(step)
-            size = sum(np.asarray(values).nbytes for values in copied.arrays.values())
+            size = sum(map(size_of, copied.arrays.values()))
             self._tell(lambda trainer: self._facts.record(trainer, step_id, copied), size)
 
     def commit(self) -> None:

@@ -64,6 +64,26 @@ def test_tensors_with_gradients_are_taken_wherever_arrays_are() -> None:
     assert _token_bytes(0, ones) == np.ones(2, np.float32).tobytes()
 
 
+class Odd:
+    """Of a library that nobody has heard of."""
+
+    def detach(self) -> object:
+        return object()
+
+    def __array__(self, *_: object, **__: object) -> None:
+        raise KeyError("no such device")
+
+
+@pytest.mark.parametrize("odd", [Odd(), [[-1.0], [-1.0, -2.0]], object()])
+def test_what_is_no_array_is_named_by_its_field(odd: Any) -> None:
+    with pytest.raises(RollbookError, match=r"^Generated: field segments\.0\.log_probs: it is "):
+        reals(PLACE, odd)
+    observed = ObservedRow("t", [(odd, [1, 1])], odd).snapshot()
+    assert observed.size >= np.asarray([1, 1]).nbytes
+    with pytest.raises(RollbookError, match=r"^Admit: field behavior\.0\.log_probs: it is "):
+        assert observed.evidence_digest
+
+
 @pytest.mark.parametrize(
     ("ids", "said"),
     [
