@@ -90,13 +90,14 @@ def run(
     ] = LogFormat.TEXT,
     quiet: Annotated[bool, typer.Option("--quiet", help="Warnings only.")] = False,
 ) -> None:
-    """Decide every lifecycle record exactly once, until SIGTERM or Ctrl-C.
+    """Decide every lifecycle record exactly once, until SIGTERM, SIGHUP or Ctrl-C.
 
     What cannot be decided has its dead letter (`rollbook dead-letters`) and harms no other record. Where a partition
     gets nothing else any more, the processor commits what it has decided and stops: started again it goes on behind
     that place.
 
-    Exit codes: 0 stopped on request, 2 a topic is set wrongly, 3 broker or log in the way, 5 fenced by a newer process.
+    Exit codes: 0 stopped on request, 2 a topic is missing or set wrongly, 3 broker or log in the way, 5 fenced by
+    a newer process.
     """
     _check_name(name)
     address = None if http is None else Address.parse(http, "--http", 9400)

@@ -44,7 +44,7 @@ def dashboard(
     ] = LogFormat.TEXT,
     quiet: Annotated[bool, typer.Option("--quiet", help="Warnings only.")] = False,
 ) -> None:
-    """Serve the page, its JSON API and metrics, until SIGTERM or Ctrl-C.
+    """Serve the page, its JSON API and metrics, until SIGTERM, SIGHUP or Ctrl-C.
 
     It reads the decisions and freshness topics from their beginning into memory, and writes nothing; any number can
     run side by side, and one may start before the broker does.
