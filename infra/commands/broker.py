@@ -17,7 +17,7 @@ from rollbook.infra.broker.files import broker_files
 from rollbook.infra.broker.training import train
 from rollbook.infra.looking.show import print_json
 from rollbook.infra.settings import DEFAULT_BOOTSTRAP_SERVERS
-from rollbook.replay.history.progress import begun
+from rollbook.replay.history.progress import busy
 from rollbook.schemas.text import visible
 
 app = typer.Typer(
@@ -48,8 +48,8 @@ def start(
     as_json: AsJson = False,
 ) -> None:
     """Start the broker and return when it answers; it runs until `rollbook broker stop`. The data survives."""
-    begun("starting Apache Kafka")
-    started = start_daemon(_folder(folder), port)
+    with busy("starting Apache Kafka"):
+        started = start_daemon(_folder(folder), port)
     state = started.state
     if as_json:
         print_json({"was_running": started.was_running, **_plain(state, folder)})
@@ -63,8 +63,8 @@ def start(
 @app.command(epilog="Example: rollbook broker stop --data-dir ./kafka")
 def stop(folder: DataDir = None) -> None:
     """Stop the broker in an orderly way, keeping its data. Nothing to stop is fine."""
-    begun("stopping Apache Kafka")
-    stopped = stop_daemon(_folder(folder))
+    with busy("stopping Apache Kafka"):
+        stopped = stop_daemon(_folder(folder))
     print(f"not running ({_data_in(folder)})" if stopped is None else f"stopped: pid {stopped.process.pid}")
 
 
@@ -87,8 +87,8 @@ def status(folder: DataDir = None, as_json: AsJson = False) -> None:
 def fetch() -> None:
     """Fetch and verify the broker's files now, so that later starts need no network and are quicker."""
     files = broker_files()
-    begun("preparing Java for quicker starts")
-    train(files)
+    with busy("preparing Java for quicker starts"):
+        train(files)
     print(f"verified: {len(files.jars)} files, Java {files.java_version}")
 
 

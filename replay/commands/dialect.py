@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rollbook.replay.bundle.reading import cohort
+from rollbook.replay.history.progress import busy
 from rollbook.replay.recognition.bundles import RankDialects, Subject, dialects_of
 from rollbook.replay.recognition.search import Match
 from rollbook.schemas.text import visible
@@ -40,7 +41,8 @@ def dialect_command(
     held against them. Exits 0 when each recorded result is that of some convention and of the one named for it, if
     any, 1 when one is not, 2 for a bundle that is refused, 4 when there is nothing to compare.
     """
-    found = dialects_of(cohort.read_cohort(bundle))
+    with busy(f"comparing {visible(bundle)} with all conventions"):
+        found = dialects_of(cohort.read_cohort(bundle))
     if as_json:
         typer.echo(_json(bundle, found))
     else:

@@ -20,7 +20,7 @@ from rollbook.replay.engine.installed import installed
 from rollbook.replay.engine.locate import locate, wanted
 from rollbook.replay.engine.result import Verdict
 from rollbook.replay.engine.selection import Selection, stage_of
-from rollbook.replay.history.progress import progress
+from rollbook.replay.history.progress import busy, progress
 from rollbook.replay.history.targets import is_history
 from rollbook.replay.html.album import Album
 from rollbook.replay.html.page import Shown
@@ -28,6 +28,7 @@ from rollbook.replay.report.as_json import chain_json, inspect_json, replay_json
 from rollbook.replay.report.as_text import print_chain, print_inspected, print_replay, print_validation
 from rollbook.replay.stages.table import STAGES
 from rollbook.schemas.errors import BadInput
+from rollbook.schemas.text import visible
 
 EXIT_CODES = {Verdict.PASSED: 0, Verdict.DIVERGES: 1, Verdict.UNVERIFIED: 4}
 INVALID = 1
@@ -73,7 +74,8 @@ def validate_command(bundle: BundlePath, step: Step = None, rollout: Rollout = N
 
     Exits 0 when valid, 1 when not (each problem with file, field and remedy), 2 when there is no bundle.
     """
-    report = cohort.validate(locate(bundle, wanted(step, rollout)))
+    with busy(f"reading {visible(bundle)}"):
+        report = cohort.validate(locate(bundle, wanted(step, rollout)))
     if as_json:
         typer.echo(validation_json(report))
     else:
@@ -165,8 +167,9 @@ def replay_command(
             found = replay_chain(bundle, rollout, selection, album.watch, kernels, told)
         album.write(*(Shown(link.report, link.handovers) for link in found.links))
         _answer(found.verdict, chain_json(found) if as_json else partial(print_chain, found))
-    read = cohort.read_cohort(locate(bundle, wanted(step, rollout)))
-    report = replay_cohort(read, selection, watch=album.watch(), kernels=kernels)
+    with busy(f"replaying {visible(bundle)}"):
+        read = cohort.read_cohort(locate(bundle, wanted(step, rollout)))
+        report = replay_cohort(read, selection, watch=album.watch(), kernels=kernels)
     album.write(Shown(report))
     _answer(report.verdict, replay_json(report) if as_json else partial(print_replay, report))
 

@@ -5,7 +5,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.spinner import Spinner
+from rich.text import Text
 
 Watch = Callable[[str, int, int], None]
 """Told what is being done, how much of it is done, and how much there is."""
@@ -40,8 +43,13 @@ def progress() -> Iterator[Watch]:
         yield watch
 
 
-def begun(what: str) -> None:
-    """A line about what takes a while and cannot say how far it is, where a person looks."""
+@contextmanager
+def busy(what: str) -> Iterator[None]:
+    """A line while something lasts that cannot say how far it is, on standard error where a person looks."""
     console = Console(stderr=True)
-    if console.is_terminal:
-        console.print(f"{what} ...", highlight=False)
+    if not console.is_terminal:
+        yield
+        return
+    line = Spinner("dots", Text(f"{what} ..."))
+    with Live(line, console=console, transient=True, redirect_stdout=sys.stdout.isatty()):
+        yield

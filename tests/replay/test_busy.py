@@ -1,0 +1,27 @@
+"""A bundle that takes a while is told on a terminal while it does, and what is answered is the same without one."""
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from rollbook.tests.replay.reseal import FIXTURES
+
+
+@pytest.mark.parametrize(
+    ("command", "told"), [("validate", "reading "), ("replay", "replaying "), ("dialect", "comparing ")]
+)
+def test_a_terminal_is_told_what_is_done_and_the_answer_is_the_same(command: str, told: str) -> None:
+    bundle = FIXTURES / "full-k1"
+    asked = [sys.executable, "-m", "rollbook.infra.cli", command, str(bundle), "--json"]
+    quiet = subprocess.run(asked, capture_output=True, check=False)
+    assert quiet.stderr == b""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "300"}
+    seen = subprocess.run(asked, stdout=subprocess.PIPE, stderr=theirs, env=environment, check=False)
+    os.close(theirs)
+    assert (seen.returncode, seen.stdout) == (quiet.returncode, quiet.stdout)
+    assert f"{told}{bundle}" in os.read(ours, 65_536).decode()
+    os.close(ours)
