@@ -227,15 +227,12 @@ HARM = "[bold red]x[/]\x1b[2J\x9b31m\r\n\u202e\u2066\ud800"
 def test_nothing_that_a_record_says_draws_anything() -> None:
     found = seen(run_id=HARM, fault=HARM, reading=Reading.CUT_OFF)
     assert found.snapshot is not None
-    trap = {"lag_unit": HARM, "failures": (), "open_updates": ()}
-    hostile = found.snapshot.model_copy(
-        update={
-            **trap,
-            "refusals": (found.snapshot.refusals[0].model_copy(update={"record_type": HARM, "reason": HARM}),),
-            "failures": (found.snapshot.failures[0].model_copy(update={"stage": HARM}),),
-            "updates": (found.snapshot.updates[0].model_copy(update={"update_id": HARM, "status": HARM}),),
-            "workers": tuple(one.model_copy(update={"worker_id": HARM}) for one in found.snapshot.workers),
-        }
+    hostile = found.snapshot.but(
+        lag_unit=HARM,
+        refusals=(found.snapshot.refusals[0].but(record_type=HARM, reason=HARM),),
+        failures=(found.snapshot.failures[0].but(stage=HARM),),
+        updates=(found.snapshot.updates[0].but(update_id=HARM, status=HARM),),
+        workers=tuple(one.but(worker_id=HARM) for one in found.snapshot.workers),
     )
     for what in (replace(found, snapshot=hostile), replace(found, snapshot=None)):
         out = StringIO()

@@ -312,7 +312,7 @@ def test_labels_are_bounded_whatever_a_run_does() -> None:
 
 def test_a_hostile_worker_stays_in_its_label() -> None:
     hostile = 'a"} 1\nrollbook_run_max_lag{run="b"} 9\\'
-    report = _workers(1, frozenset())[0].model_copy(update={"worker_id": hostile})
+    report = _workers(1, frozenset())[0].but(worker_id=hostile)
     found = told(view(workers=(report,)))
     assert value(found, "run_worker_behind", run="run-a", worker=hostile) == 0
     assert value(found, "run_max_lag", run="b") is None

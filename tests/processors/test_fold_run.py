@@ -268,8 +268,8 @@ def test_token_counts_beyond_63_bits_do_not_stop_the_partition() -> None:
     sent = decode_as(Generated, history.log.records[-1].value or b"")
     span = Span(start=0, end=INT63_MAX, origin=Origin.MODEL, policy=policy(0))
     changes = {"spans": (span,), "response_length": INT63_MAX, "active_tokens": INT63_MAX}
-    huge = sent.segments[0].model_copy(update=changes)
-    hostile = sent.model_copy(update={"segments": (huge, huge), "identity": parts.identity("t1", "g1", 0, 1)})
+    huge = sent.segments[0].but(**changes)
+    hostile = sent.but(segments=(huge, huge), identity=parts.identity("t1", "g1", 0, 1))
     assert (says(history.send(hostile)), history.last.detail) == (
         "invalid contract_violation",
         "segments.active_tokens",

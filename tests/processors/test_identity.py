@@ -24,7 +24,7 @@ def lacking(part: Any, place: str, value: object) -> Any:
         at = int(name)
         return (*part[:at], lacking(part[at], rest, value), *part[at + 1 :])
     assert isinstance(part, Part)
-    return part.model_copy(update={name: lacking(getattr(part, name), rest, value) if rest else value})
+    return part.but(**{name: lacking(getattr(part, name), rest, value) if rest else value})
 
 
 def without(history: History, place: str, value: object) -> str:

@@ -52,7 +52,7 @@ def settled(run: Run) -> Settled:
 
 def _limits(run: Run) -> object:
     found = run.configs.get(run.head.config_version)
-    return None if found is None else str(found.model_copy(update={"content": ""}))
+    return None if found is None else str(found.but(content=""))
 
 
 def _that_count(run: Run) -> list[TrajectoryState]:
