@@ -24,7 +24,7 @@ EXTRAS = ("", "broker", "torch", "dashboard", "html", "trl", "dashboard,trl")
 SHARE = ("tests/schemas", "tests/processors", "tests/replay", "tests/producers")
 LEFT_OUT = ("-k", "not trl", "--ignore", "tests/producers/trl", "--ignore", "tests/replay/test_trl_table.py")
 RUNTIME = "broker,torch,dashboard,html,trl"
-TOOLS = ("avro", "hypothesis", "openapi-spec-validator", "playwright", "pytest", "pytest-timeout", "pytest-xdist")
+TOOLS = ("avro", "hypothesis", "openapi-spec-validator", "playwright", "pytest<9.2", "pytest-timeout", "pytest-xdist")
 
 nox.options.default_venv_backend = "uv"
 nox.options.error_on_external_run = True
