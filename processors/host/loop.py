@@ -150,7 +150,7 @@ class Host:
 
     def _introduce(self) -> bool:
         """A turn before anything is ours: only errors are of interest."""
-        message = self._consumer.poll(0.1)
+        message = self._poll()
         if message is not None:
             self._take(message)
         self._watched.tell(watch.Alive())
@@ -244,11 +244,20 @@ class Host:
 
     def _consume(self) -> None:
         if not self._waiting:
-            first = self._consumer.poll(0.1)
+            first = self._poll()
             if first is not None:
                 self._take(first)
                 for message in self._consumer.consume(MAX_RECORDS - 1, 0):
                     self._take(message)
+        self._raise_failure()
+
+    def _poll(self) -> Message | None:
+        """Wherever it is polled: what a callback met is not waited out."""
+        message = self._consumer.poll(0.1)
+        self._raise_failure()
+        return message
+
+    def _raise_failure(self) -> None:
         if self._failure is not None:
             raise self._failure
 
@@ -377,7 +386,7 @@ class Host:
         one."""
         heard = self._clock.monotonic() + self._session_timeout_ms / 1000 / 2
         while self._clock.monotonic() < heard and not self._stop.is_set():
-            message = self._consumer.poll(0.1)
+            message = self._poll()
             if message is not None:  # what it brings is read again
                 self._take(message)
 
@@ -420,7 +429,7 @@ class Host:
         self._taken.clear()
 
     def _seek(self) -> None:
-        read_on(self._consumer, self._clock, self._lifecycle, self._places, self._take)
+        read_on(self._consumer, self._clock, self._lifecycle, self._places, self._poll, self._take)
 
     def _places(self) -> dict[int, int]:
         return {partition: self._next[partition] for partition in self._ledgers}

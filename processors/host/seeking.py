@@ -14,7 +14,12 @@ SEEK_S = 60.0
 
 
 def read_on(
-    consumer: Any, clock: Clock, topic: str, ours: Callable[[], dict[int, int]], told: Callable[[Message], None]
+    consumer: Any,
+    clock: Clock,
+    topic: str,
+    ours: Callable[[], dict[int, int]],
+    poll: Callable[[], Message | None],
+    told: Callable[[Message], None],
 ) -> None:
     """Seek every partition of ours (with its offset, as of now). One that the group has taken away cannot be sought:
     that comes with a poll. Records that the poll brings are passed by, and their partition is sought again; its errors
@@ -32,11 +37,11 @@ def read_on(
                 f"{topic}:{partition} cannot be read from offset {offset}, and was not taken away: start the processor "
                 "again"
             )
-        message = consumer.poll(0.1)
+        message = poll()
         if message is not None and message.error() is not None:
             told(message)
-        elif message is not None and message.partition() not in wanted:
-            wanted.append(message.partition())
+        elif message is not None and (other := message.partition()) is not None and other not in wanted:
+            wanted.append(other)
 
 
 def _sought(consumer: Any, clock: Clock, place: TopicPartition) -> bool:

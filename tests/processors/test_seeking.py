@@ -39,7 +39,7 @@ class Group:
             raise KafkaException(KafkaError(KafkaError._STATE))
         self.sought.append((place.partition, place.offset))
 
-    def poll(self, _: float) -> Delivered | None:
+    def poll(self) -> Delivered | None:
         if self._deliveries:
             return self._deliveries.pop(0)
         if self._taken_away:
@@ -48,7 +48,7 @@ class Group:
 
 
 def read(group: Group, told: Callable[[Any], None] = lambda _: None) -> None:
-    read_on(group, SystemClock(), "lifecycle", lambda: dict(group.ours), told)
+    read_on(group, SystemClock(), "lifecycle", lambda: dict(group.ours), group.poll, told)  # type: ignore[arg-type]
 
 
 def test_what_was_taken_away_is_let_go_of() -> None:
