@@ -58,7 +58,11 @@ class CountedLog(Log):
         if kind == "GenerationFailed":
             self.failed.update(decision.detail for one in decision.items if one.reason == "generation_failed")
         if kind == "Commit" and outcome == "accepted":
-            lags = [one.lag for one in decision.items if one.reason == "trained" and one.lag is not None]
+            lags = [
+                max(-1, min(one.lag, 1_000))
+                for one in decision.items
+                if one.reason == "trained" and one.lag is not None
+            ]
             self.consumed.update(lags)
             counted += len(lags)
         if kind == "Admit" and outcome == "accepted":

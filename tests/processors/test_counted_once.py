@@ -29,7 +29,7 @@ class Aborting(Transactions):
     def commit(self) -> None:
         if not self.failed:
             self.failed = True
-            raise KafkaException(KafkaError(KafkaError.TRANSACTION_ABORTABLE, "refused", False, False, True))
+            raise KafkaException(KafkaError(KafkaError.INVALID_TXN_STATE, "refused", False, False, True))
         super().commit()
 
 

@@ -6,6 +6,7 @@ from confluent_kafka import KafkaError, KafkaException
 from rollbook.processors.host import errors
 from rollbook.processors.host.clients import retried
 from rollbook.processors.host.errors import MEANINGS, TABLE, UNKNOWN, Action, HostStopped
+from rollbook.tests.locked import is_locked
 from rollbook.tests.processors.test_metrics import HandClock
 
 
@@ -20,9 +21,12 @@ def error(name: str, flag: str = "") -> KafkaError:
 
 
 def test_every_code_of_the_library_has_exactly_one_row() -> None:
+    """An older one knows fewer."""
     listed = [name for row in TABLE for name in row.names]
     assert len(known()) > 150
-    assert sorted(listed) == sorted(known())
+    assert len(listed) == len(set(listed))
+    assert known().keys() <= set(listed)
+    assert known().keys() == set(listed) or not is_locked("confluent-kafka")
 
 
 def test_an_error_that_nobody_knows_stops_the_process_wherever_it_comes_from() -> None:
@@ -36,7 +40,7 @@ def test_an_error_that_nobody_knows_stops_the_process_wherever_it_comes_from() -
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.title)
 def test_a_row_holds_for_each_of_its_errors(row: errors.Row) -> None:
-    for name in row.names:
+    for name in known().keys() & row.names:
         assert errors.action_for(error(name, "fatal")) is row.fatal
         assert errors.action_for(error(name, "abortable")) is row.abortable
         assert errors.action_for(error(name, "retriable")) is row.retriable

@@ -47,7 +47,7 @@ def trained(history: History, update_id: str, *names: str) -> History:
 def test_each_snapshot_equals_a_recount_at_every_prefix(walk: list[bytes]) -> None:
     log = CountedLog()
     walks.run(log, walk)
-    assert log.compared > 20
+    assert log.compared > 5  # of 2,400 such runs the shortest compared 13
 
 
 def test_rows_are_counted_by_the_lag_that_they_were_consumed_at() -> None:

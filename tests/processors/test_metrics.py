@@ -181,8 +181,8 @@ def test_the_command_counts_what_is_committed_and_logs_json(settings: Settings) 
         _await(lambda: get(f"{base[0]}/readyz") == (200, f"ok: {PARTITIONS} partitions, restored and caught up\n"))
         assert get(f"{base[0]}/healthz")[0] == 200
         assert get(f"{base[0]}/nothing")[0] == 404
-        lag = (f"{PREFIX}lag_records", (("partition", "0"),))
-        _await(lambda: samples(get(f"{base[0]}/metrics")[1]).get(lag) == 0)
+        lags = [(f"{PREFIX}lag_records", (("partition", str(one)),)) for one in range(PARTITIONS)]
+        _await(lambda: [samples(get(f"{base[0]}/metrics")[1]).get(lag) for lag in lags] == [0] * PARTITIONS)
         found = samples(get(f"{base[0]}/metrics")[1])
         process.terminate()
         out, err = process.communicate(timeout=30)

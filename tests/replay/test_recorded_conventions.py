@@ -42,7 +42,7 @@ def _kind(annotation: Any) -> Any:
 def _default(field: Any) -> Any:
     if field.is_required():
         return "required"
-    value = field.get_default(call_default_factory=True)
+    value = field.get_default(call_default_factory=True, validated_data={})
     return value.model_dump() if isinstance(value, BaseModel) else value or None
 
 

@@ -14,6 +14,7 @@ import torch
 
 from rollbook.replay.bundle.tensorfile import parse_tensor, tensor_bytes
 from rollbook.replay.bundle.torchzip import NotATensorFile
+from rollbook.tests.locked import is_locked
 from rollbook.tests.replay.reseal import FIXTURES
 
 SHAPES = [(1,), (5,), (300,), (70_000,), (0,), (2, 3), (2, 3, 4), (2, 1, 3, 2, 2)]
@@ -37,7 +38,8 @@ def test_both_ways(tmp_path: Path, shape: tuple[int, ...], dtype: str) -> None:
         assert loaded.numpy().dtype == array.dtype
     theirs = saved(torch.tensor(array), tmp_path / "kl.pt")
     assert np.array_equal(parse_tensor(theirs), array)
-    assert ours == theirs or array.size == 0  # torch is of two minds about the stride of nothing
+    # Torch is of two minds about the stride of nothing, and older ones wrote another version of zip's.
+    assert ours == theirs or array.size == 0 or not is_locked("torch")
 
 
 @pytest.mark.parametrize(
