@@ -1,4 +1,4 @@
-"""Text from a bundle, made safe to show: an id is data, it must never draw a line of a report of its own."""
+"""Text that others wrote, made safe to show: an id is data, it must never draw a line of a report of its own."""
 
 _MAX_SHOWN_CHARS = 200
 
