@@ -7,10 +7,9 @@ from rollbook.infra.looking.groups import Survivorship
 from rollbook.infra.looking.noted import Noted
 from rollbook.infra.looking.policy import PolicyPage
 from rollbook.infra.looking.rows import Row
-from rollbook.infra.looking.show import at, counted, figure, maybe, print_figures, print_table
+from rollbook.infra.looking.show import at, counted, figure, learner_of, maybe, print_figures, print_table
 from rollbook.infra.looking.trajectory import TrajectoryPage
 from rollbook.infra.looking.update import UpdatePage
-from rollbook.schemas.records.common import LearnerRef
 from rollbook.schemas.records.decision import Outcome
 
 Figures = list[tuple[str, object]]
@@ -85,7 +84,7 @@ def _update(page: UpdatePage) -> Figures:
     without = f"{len(trained):,} that stand trained on" if trained else "none: nothing stands trained on"
     expected, sealed = len(page.expected_ranks), len(page.sealed_ranks)
     return [
-        ("learner", _learner(page.learner)),
+        ("learner", learner_of(page.learner)),
         ("states", ", ".join(f"{state} at offset {offset}" for state, offset in page.offsets.items()) or "none"),
         ("held in all", sum(row.held for row in page.rows)),
         ("of those", counted(page.fates.items())),
@@ -178,7 +177,7 @@ def _print_history(history: Sequence[Noted]) -> None:
                 maybe(noted.lag),
                 figure(noted.mean_abs_log_ratio),
                 noted.update_id or "",
-                _learner(noted.learner),
+                learner_of(noted.learner),
                 noted.said,
             )
             for noted in history
@@ -195,7 +194,3 @@ def _reason(noted: Noted) -> str:
     told = " ".join(dict.fromkeys(parts))
     told += ", violation" if noted.violation else ""
     return f"{told} ({noted.detail})" if noted.detail else told
-
-
-def _learner(learner: LearnerRef | None) -> str:
-    return "" if learner is None else f"{learner.learner_id} epoch {learner.epoch}"

@@ -1,9 +1,8 @@
 """The ledger of a run for people: head, survivorship, what is open, who is there."""
 
 from rollbook.infra.looking.ledger import LedgerView, UpdateLine
-from rollbook.infra.looking.show import at, counted, figure, maybe, print_figures, print_table
+from rollbook.infra.looking.show import at, counted, figure, learner_of, maybe, print_figures, print_table
 from rollbook.processors.lifecycle import Event
-from rollbook.schemas.records.common import LearnerRef
 
 NOT_TRAINED_ON = {
     Event.GENERATION_FAILED: "generation_failed",
@@ -110,7 +109,7 @@ def _update_figures(update: UpdateLine) -> list[tuple[str, object]]:
     return [
         ("update", update.update_id),
         ("state", _state(update)),
-        ("learner", _learner(update.learner)),
+        ("learner", learner_of(update.learner)),
         ("since decision", update.since_sequence),
         ("last heard of", f"{at(update.heard_ms)} UTC, offset {update.heard_offset}"),
         ("holds", len(update.held)),
@@ -146,7 +145,7 @@ def _open(update: UpdateLine) -> tuple[object, ...]:
     return (
         update.update_id,
         _state(update),
-        _learner(update.learner),
+        learner_of(update.learner),
         update.since_sequence,
         at(update.heard_ms),
         update.heard_offset,
@@ -156,7 +155,3 @@ def _open(update: UpdateLine) -> tuple[object, ...]:
 
 def _state(update: UpdateLine) -> str:
     return update.status.value + (", in doubt" if update.in_doubt else "")
-
-
-def _learner(learner: LearnerRef | None) -> str:
-    return "" if learner is None else f"{learner.learner_id} epoch {learner.epoch}"

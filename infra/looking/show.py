@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rollbook.schemas.records.common import LearnerRef
 from rollbook.schemas.text import visible
 
 _LONGEST = 4_096
@@ -88,6 +89,10 @@ def at(timestamp_ms: int | None) -> str:
         return f"{datetime.fromtimestamp(timestamp_ms / 1000, UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3]
     except (ValueError, OverflowError, OSError):
         return f"{timestamp_ms} ms"
+
+
+def learner_of(learner: LearnerRef | None) -> str:
+    return "" if learner is None else f"{learner.learner_id} epoch {learner.epoch}"
 
 
 def maybe(value: int | None) -> str:

@@ -8,7 +8,7 @@ from rollbook.processors.ledger.verdict import At, Verdict, item, mass_change, o
 from rollbook.processors.lifecycle import Event
 from rollbook.processors.reasons import Reason
 from rollbook.schemas.records.decision import ItemDecision, MassChange, Outcome
-from rollbook.schemas.records.ledger import SealedRank, TrajectoryState, UpdateState, UpdateStatus
+from rollbook.schemas.records.ledger import SealedRank, UpdateState, UpdateStatus
 from rollbook.schemas.records.update import Abort, AbortDisposition, LeaseExpired, RecordingSealed, Renew
 from rollbook.schemas.types import MAX_ITEMS
 
@@ -78,12 +78,12 @@ def _abort(run: Run, record: Abort, update: UpdateState, at: At) -> Verdict:
 def _give_up(
     run: Run, update: UpdateState, event: Event, at: At
 ) -> tuple[tuple[ItemDecision, ...], tuple[MassChange, ...]]:
-    before = [_trajectory(run, held) for held in update.held]
+    before = [run.trajectories.held(held) for held in update.held]
     orphans = orphan_policies(run, [update.update_id])
     end_update(run, update, UpdateStatus.ABORTED, event, content=at.content)
     quarantined = quarantine_tainted(run, orphans, "an orphaned policy")
     items = tuple(
-        item(held.trajectory_id, Reason.RELEASED, held, _trajectory(run, held.trajectory_id)) for held in before
+        item(held.trajectory_id, Reason.RELEASED, held, run.trajectories.held(held.trajectory_id)) for held in before
     )
     changes = (
         *mass_change("policies orphaned", map(str, orphans)),
@@ -174,9 +174,3 @@ def recording_sealed(run: Run, record: RecordingSealed, at: At) -> Verdict:
     entry = SealedRank(rank=record.rank, content=at.content, offset=at.offset)
     run.updates.put(record.update_id, update.but(sealed=(*update.sealed, entry)))
     return of_update(record, Outcome.ACCEPTED, Reason.OK, f"rank {record.rank}")
-
-
-def _trajectory(run: Run, trajectory_id: str) -> TrajectoryState:
-    trajectory = run.trajectories.get(trajectory_id)
-    assert trajectory is not None, "what an update holds is never forgotten"
-    return trajectory

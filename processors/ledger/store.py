@@ -40,6 +40,12 @@ class Trajectories(Table[str, TrajectoryState]):
         self._ready: dict[tuple[int, ...], int] = {}
         self.live = 0
 
+    def held(self, trajectory_id: str) -> TrajectoryState:
+        """A trajectory that an update holds."""
+        trajectory = self.get(trajectory_id)
+        assert trajectory is not None, "what an update holds is never forgotten"
+        return trajectory
+
     def members(self, group_id: str) -> list[TrajectoryState]:
         """The known members of a group, by place in the group."""
         return self._in_place(self.groups.members(group_id))

@@ -29,7 +29,7 @@ def update_started(run: Run, record: UpdateStarted, at: At) -> Verdict:
             break
     if broken is not None and not run.observes:
         return of_update(record, Outcome.REJECTED, *broken)
-    items = tuple(item(held, Reason.HELD, _trajectory(run, held)) for held in update.held)
+    items = tuple(item(held, Reason.HELD, run.trajectories.held(held)) for held in update.held)
     verdict = of_update(
         record, Outcome.ACCEPTED, *(broken or (Reason.OK, "")), items=items, violation=broken is not None
     )
@@ -54,7 +54,7 @@ def commit(run: Run, record: Commit, at: At) -> Verdict:
     dropped = {drop.trajectory_id: drop for drop in record.dropped if drop.trajectory_id not in trained}
     held = frozenset(update.held)
     named = [*update.held, *sorted((trained | set(dropped)) - held)]
-    twice = next((name for name in sorted(trained & held) if trained_elsewhere(run, _trajectory(run, name))), None)
+    twice = next((name for name in sorted(trained & held) if trained_elsewhere(run, run.trajectories.held(name))), None)
     if twice is not None and broken is None:
         broken = (Reason.TRAINED_TWICE, twice)
     items = tuple(_settle(run, update, name, name in held, name in trained, dropped.get(name), at) for name in named)
@@ -108,7 +108,7 @@ def _wrong_commit(run: Run, record: Commit, update: UpdateState) -> tuple[Reason
     assert config is not None, "configurations are never forgotten"
     if config.admission.drift_gate is DriftGate.REQUIRED:
         for trajectory_id in sorted(trained):
-            if _trajectory(run, trajectory_id).admitted_ratio is None:
+            if run.trajectories.held(trajectory_id).admitted_ratio is None:
                 return Reason.NOT_ADMITTED, trajectory_id
     return None
 
@@ -167,9 +167,3 @@ def _known(run: Run, update_id: str) -> UpdateState:
     update = run.updates.get(update_id)
     assert update is not None, "refuse answers for an unknown update"
     return update
-
-
-def _trajectory(run: Run, trajectory_id: str) -> TrajectoryState:
-    trajectory = run.trajectories.get(trajectory_id)
-    assert trajectory is not None, "what an update holds is never forgotten"
-    return trajectory

@@ -43,7 +43,6 @@ class Times:
 
     def __init__(self, most_fine: int = MOST_FINE, most_coarse: int = MOST_COARSE) -> None:
         self._most_fine = most_fine
-        self._most_coarse = most_coarse
         self._fine = _Marks(2 * most_fine)
         self._older = _Marks(most_coarse)
         self._read = -1
