@@ -66,14 +66,6 @@ LOSSES = {
     "async": ASYNC_LOSS,
 }
 
-
-def loss_name(loss_type: str, level: str) -> str:
-    """The convention of a `loss_type` under an `importance_sampling_level`."""
-    if loss_type == "luspo":
-        return "luspo" if level == "sequence" else "luspo of tokens"
-    return loss_type if level == "token" else f"{loss_type} of sequences"
-
-
 BEYOND = {
     "normalize_then_sum": "each reward function's rewards of the whole generation are normalised by themselves, and a "
     "bundle has their sum",

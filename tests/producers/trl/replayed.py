@@ -5,9 +5,9 @@ from pathlib import Path
 
 from rollbook.infra.settings import Settings
 from rollbook.producers.trl import LedgerRun
+from rollbook.producers.trl.conventions import loss_name
 from rollbook.replay.bundle.model import StageId
 from rollbook.replay.bundle.reading.cohort import read_cohort
-from rollbook.replay.dialects.trl import loss_name
 from rollbook.replay.engine.engine import replay_cohort
 from rollbook.replay.engine.result import Outcome, Verdict
 from rollbook.replay.histories import open_history

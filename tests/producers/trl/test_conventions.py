@@ -105,7 +105,6 @@ def step(given: Conditions, rows: tuple[RowFacts, ...] = (), **changes: object) 
 def test_names_are_those_of_replay() -> None:
     assert (FRAMEWORK, VERSION) == (trl.FRAMEWORK, trl.VERSION)
     for loss, level in product(LOSS_TYPES, LEVELS):
-        assert loss_name(loss, level) == trl.loss_name(loss, level)
         assert loss_name(loss, level) in trl.LOSSES
     for scale in ("group", "batch", "none"):
         assert advantages_name("sum_then_normalize", scale) in trl.ADVANTAGES

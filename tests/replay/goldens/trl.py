@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rollbook.producers.trl.conventions import loss_name
 from rollbook.replay.dialects import trl
 from rollbook.replay.dialects.additions import Additions, OffPolicy, Penalty, Uncertain
 from rollbook.replay.dialects.estimate import Rewarded, estimate
@@ -155,7 +156,7 @@ def compute_loss(case: Case) -> Outputs:
     mask, new = found["mask"] != 0, found["per_token_logps"]
     old = found.get("old", constant(new))
     xp = namespace(new)
-    rule = trl.LOSSES[trl.loss_name(params["loss_type"], params["importance_sampling_level"])]
+    rule = trl.LOSSES[loss_name(params["loss_type"], params["importance_sampling_level"])]
     penalty = None
     if params["beta"]:
         by_ratio = params["use_bias_correction_kl"]

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rollbook.producers.trl.conventions import loss_name
 from rollbook.replay.bundle.convention import (
     Behavior,
     Conventions,
@@ -233,7 +234,7 @@ class Step:
         kl = KlTerm(coef=params["beta"], by_ratio=params["use_bias_correction_kl"]) if params["beta"] else None
         return Conventions(
             advantages=named(self._advantages_name()),
-            loss=named(trl.loss_name(params["loss_type"], params["importance_sampling_level"])),
+            loss=named(loss_name(params["loss_type"], params["importance_sampling_level"])),
             tau_pos=params["sapo_temperature_pos"],
             tau_neg=params["sapo_temperature_neg"],
             whole_batch=WholeBatch(
