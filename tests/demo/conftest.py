@@ -5,9 +5,9 @@ import os
 import pytest
 
 from rollbook.infra.demo.learning.model import use_one_thread
-from rollbook.infra.demo.learning.simulate import SimulationResult
 from rollbook.tests.demo.finished import FinishedDemo, once
 from rollbook.tests.demo.runs import run_of
+from rollbook.tests.demo.simulate import SimulationResult
 
 
 @pytest.fixture(autouse=True, scope="session")

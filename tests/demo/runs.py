@@ -3,7 +3,7 @@
 from functools import cache
 
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.learning.simulate import SimulationResult, simulate
+from rollbook.tests.demo.simulate import SimulationResult, simulate
 
 
 @cache

@@ -13,10 +13,10 @@ from rollbook.infra.demo.learning.loss import RowTensors, row_terms
 from rollbook.infra.demo.learning.model import new_model
 from rollbook.infra.demo.learning.plan import group_advantages, plan_update
 from rollbook.infra.demo.learning.records import TrainingGroup
-from rollbook.infra.demo.learning.simulate import generate_group
 from rollbook.infra.demo.learning.task import train_prompt
 from rollbook.infra.demo.learning.weights import load_tensors, save_tensors
 from rollbook.schemas.errors import BadInput
+from rollbook.tests.demo.simulate import generate_group
 
 CONFIG = DemoConfig(learning_rate=1e-2)
 

@@ -6,8 +6,8 @@ import pytest
 
 from rollbook.infra.demo.config import DemoConfig
 from rollbook.infra.demo.learning.records import PolicyTerms, StepRecord
-from rollbook.infra.demo.learning.simulate import SimulationResult
 from rollbook.tests.demo import recompute
+from rollbook.tests.demo.simulate import SimulationResult
 
 ATOL, RTOL = 1e-6, 1e-5
 CONFIG = DemoConfig()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from rollbook.infra.demo.config import DemoConfig
-from rollbook.infra.demo.learning.model import TinyTransformer, log_probs_of, new_model
+from rollbook.infra.demo.learning.model import TinyTransformer, TokenSequence, batch_log_probs, new_model
 from rollbook.infra.demo.learning.rollout import FinishReason, sample_group
 from rollbook.infra.demo.learning.task import END, train_prompt
 
@@ -20,11 +20,18 @@ def model() -> TinyTransformer:
     return new_model(CONFIG)
 
 
+def of_one(
+    model: TinyTransformer, prompt_ids: tuple[int, ...], response_ids: tuple[int, ...]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    [found] = batch_log_probs(model, [TokenSequence(prompt_ids, response_ids)])
+    return found
+
+
 def test_behaviour_log_probs_are_those_of_the_policy(model: TinyTransformer) -> None:
     for prompt in PROMPTS:
         for response in sample_group(model, prompt, CONFIG):
             with torch.no_grad():
-                log_probs, entropy = log_probs_of(model, prompt.ids, response.ids)
+                log_probs, entropy = of_one(model, prompt.ids, response.ids)
             np.testing.assert_allclose(response.log_probs, log_probs.numpy(), atol=1e-5)
             assert response.log_probs.dtype == np.float32
             assert entropy.shape == log_probs.shape == (len(response.ids),)
@@ -33,8 +40,8 @@ def test_behaviour_log_probs_are_those_of_the_policy(model: TinyTransformer) -> 
 def test_entropy_is_that_of_the_distribution(model: TinyTransformer) -> None:
     prompt = PROMPTS[0]
     with torch.no_grad():
-        every_token = torch.stack([log_probs_of(model, prompt.ids, (token,))[0][0] for token in range(12)])
-        _, entropy = log_probs_of(model, prompt.ids, (END,))
+        every_token = torch.stack([of_one(model, prompt.ids, (token,))[0][0] for token in range(12)])
+        _, entropy = of_one(model, prompt.ids, (END,))
     assert every_token.exp().sum().item() == pytest.approx(1.0, abs=1e-5)
     assert entropy.item() == pytest.approx(-(every_token.exp() * every_token).sum().item(), abs=1e-5)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from rollbook.infra.demo.config import EVAL_MARGIN, DemoConfig
-from rollbook.infra.demo.learning.simulate import SimulationResult, simulate
 from rollbook.tests.demo.runs import run_of
+from rollbook.tests.demo.simulate import SimulationResult, simulate
 
 CONFIG = DemoConfig()
 SEEDS = (0, 1, 2)

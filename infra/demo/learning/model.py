@@ -78,16 +78,9 @@ class TokenSequence:
     response_ids: tuple[int, ...]
 
 
-def log_probs_of(
-    model: TinyTransformer, prompt_ids: Sequence[int], response_ids: Sequence[int]
-) -> tuple[Tensor, Tensor]:
-    """Of each response token the log-prob and the entropy of the distribution it came from: two float32 [T] tensors."""
-    [(log_probs, entropy)] = batch_log_probs(model, [TokenSequence(tuple(prompt_ids), tuple(response_ids))])
-    return log_probs, entropy
-
-
 def batch_log_probs(model: TinyTransformer, sequences: Sequence[TokenSequence]) -> list[tuple[Tensor, Tensor]]:
-    """`log_probs_of` for many sequences in one forward. Differentiable: wrap it in `torch.no_grad()` to only look."""
+    """Of each response token the log-prob and the entropy of the distribution it came from: two float32 [T] tensors a
+    sequence, all in one forward. Differentiable: wrap it in `torch.no_grad()` to only look."""
     whole = [[*sequence.prompt_ids, *sequence.response_ids] for sequence in sequences]
     longest = max(map(len, whole))
     # Padding on the right needs no mask: attention is causal, and no real token comes after a padded one.
