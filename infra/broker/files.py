@@ -19,6 +19,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 
 from rollbook.infra.broker.lock import Jar, KafkaLock, read_lock
 from rollbook.infra.settings import cache_dir
+from rollbook.replay.history.progress import is_seen
 from rollbook.schemas.errors import EnvironmentFault
 from rollbook.schemas.text import visible
 
@@ -107,7 +108,9 @@ def _exclusive(folder: Path) -> Iterator[None]:
 def _fetch_all(lock: KafkaLock, jars: list[Jar], folder: Path, fetch: Fetch) -> None:
     text = TextColumn("{task.description}"), TextColumn("{task.fields[done]}/{task.fields[of]} files")
     columns = (text[0], BarColumn(), text[1], DownloadColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress, TemporaryDirectory(dir=folder) as scratch:
+    console = Console(stderr=True)
+    bars = Progress(*columns, console=console, disable=not is_seen(console))
+    with bars as progress, TemporaryDirectory(dir=folder) as scratch:
         # The total grows as each download tells its size.
         task = progress.add_task(f"Fetching Apache Kafka {lock.version}", total=0, done=0, of=len(jars))
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rollbook.replay.history.progress import is_seen
 from rollbook.schemas.records.common import LearnerRef
 from rollbook.schemas.text import visible
 
@@ -24,7 +25,7 @@ SHOWN = 100
 def console() -> Console:
     """Standard output."""
     found = Console()
-    return found if found.is_terminal else Console(width=_WIDTH_WITHOUT_TERMINAL)
+    return found if is_seen(found) else Console(width=_WIDTH_WITHOUT_TERMINAL)
 
 
 def cell(value: object) -> Text:

@@ -14,11 +14,16 @@ Watch = Callable[[str, int, int], None]
 """Told what is being done, how much of it is done, and how much there is."""
 
 
+def is_seen(console: Console) -> bool:
+    """Whether a person looks there: colours that are forced into a pipe (`FORCE_COLOR`) make no terminal of it."""
+    return console.is_terminal and console.file.isatty()
+
+
 @contextmanager
 def progress() -> Iterator[Watch]:
     """Bars on standard error, with counts, rate and time."""
     console = Console(stderr=True)
-    if not console.is_terminal:
+    if not is_seen(console):
         yield lambda *_: None
         return
     columns = (
@@ -47,7 +52,7 @@ def progress() -> Iterator[Watch]:
 def busy(what: str) -> Iterator[None]:
     """A line while something lasts that cannot say how far it is, on standard error where a person looks."""
     console = Console(stderr=True)
-    if not console.is_terminal:
+    if not is_seen(console):
         yield
         return
     line = Spinner("dots", Text(f"{what} ..."))

@@ -52,6 +52,14 @@ def test_files_are_fetched_once(cache: Path) -> None:
     assert sorted(path.name for path in cache.iterdir()) == [".lock", *sorted(GOOD)], "no scratch is left"
 
 
+def test_where_no_person_looks_nothing_is_told_of_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # which makes no terminal of a pipe
+    broker_files(LOCK, Repository(GOOD))
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize("damage", [b"", b"the broker" * 999, b"the brokeR" * 1000])
 def test_a_damaged_file_alone_is_fetched_again(cache: Path, damage: bytes) -> None:
     repository = Repository(GOOD)

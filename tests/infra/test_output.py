@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rollbook.infra.looking.show import console
 from rollbook.tests.replay.reseal import FIXTURES
 
 BUNDLE = str(FIXTURES / "full-k1")
@@ -37,6 +38,12 @@ def test_a_full_disk_is_one_line(arguments: list[str]) -> None:
     assert done.returncode == 3
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith("Error: the output: No space left on device: check ")
+
+
+def test_colours_that_are_forced_into_a_pipe_fold_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert console().width > 10_000
 
 
 @pytest.mark.parametrize("columns", ["0", "1", "7", "-3", "no number"])

@@ -18,6 +18,8 @@ def test_a_terminal_is_told_what_is_done_and_the_answer_is_the_same(command: str
     asked = [sys.executable, "-m", "rollbook.infra.cli", command, str(bundle), "--json"]
     quiet = subprocess.run(asked, capture_output=True, check=False)
     assert quiet.stderr == b""
+    forced = subprocess.run(asked, capture_output=True, env={**os.environ, "FORCE_COLOR": "1"}, check=False)
+    assert forced.stderr == b"", "colours may be forced into a pipe, which makes no terminal of it"
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "300"}
     seen = subprocess.run(asked, stdout=subprocess.PIPE, stderr=theirs, env=environment, check=False)
