@@ -3,6 +3,7 @@ there."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 
 from rollbook.infra.settings import Settings
 from rollbook.replay.history.export import OF_RUNS
@@ -21,8 +22,8 @@ def check_known(log: LogSource, settings: Settings, ranges: Sequence[OffsetRange
     """Raises BadInput where the log has no record of the run, neither in the ranges nor elsewhere. It is read up to the
     first one, which lies where a command begins to read; all of it only where there is none."""
     try:
-        asked = [(one.topic, one.partition, one.resolved(log)) for one in ranges]
-        if any(_has(log, place, run_id) for place in (*asked, *_elsewhere(log, settings, run_id))):
+        places = chain(_asked(log, ranges), _elsewhere(log, settings, run_id))
+        if any(_has(log, place, run_id) for place in places):
             return
     except (OutOfRange, NotTheLog):  # the command says so, or an audit of a file that was changed goes on
         return
@@ -32,6 +33,17 @@ def check_known(log: LogSource, settings: Settings, ranges: Sequence[OffsetRange
         )
     where = f"{settings.bootstrap_servers} (prefix {settings.topic_prefix})"
     raise BadInput(f"there is no record of run {visible(run_id)} on {where}: check the name, and the prefix")
+
+
+def _asked(log: LogSource, ranges: Sequence[OffsetRange]) -> Iterator[_Place]:
+    """The ranges but those of partitions without a record, where a name that is none leads as well. Raises OutOfRange
+    for others that are not to be had."""
+    for one in ranges:
+        try:
+            yield one.topic, one.partition, one.resolved(log)
+        except OutOfRange as fault:
+            if fault.bounds.end > fault.bounds.first:
+                raise
 
 
 def _has(log: LogSource, place: _Place, run_id: str) -> bool:

@@ -203,7 +203,7 @@ def test_a_run_that_is_not_there_is_refused(
     ):
         assert rollbook([*command, "--run", name]) == 2
         told = capsys.readouterr()
-        assert (told.out, told.err.count("\n"), "there is no record" in told.err) == ("", 1, True)
+        assert (told.out, told.err.count("\n"), f"there is no record of run {name} on" in told.err) == ("", 1, True)
     assert list(tmp_path.iterdir()) == []
 
 
