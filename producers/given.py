@@ -11,7 +11,7 @@ import numpy as np
 from rollbook.infra.settings import Settings
 from rollbook.producers.arrays import Field
 from rollbook.schemas.errors import BadInput
-from rollbook.schemas.types import ContractViolation, Part, called
+from rollbook.schemas.types import INT63_MAX, ContractViolation, Part, called
 from rollbook.schemas.wording import an
 
 Number = np.integer[Any] | np.floating[Any]
@@ -69,8 +69,9 @@ def one_of(kind: type[_E], value: _E, name: str) -> _E:
 
 
 def whole(value: int | np.integer[Any], name: str) -> int:
-    """A whole number, from 0. Raises BadInput."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
-        told = str(value) if type(value) is int or isinstance(value, np.integer) else called(value)
+    """A whole number, from 0, as records hold it. Raises BadInput."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value <= INT63_MAX:
+        is_number = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        told = called(value) if not is_number else "too large" if value > INT63_MAX else str(value)
         raise BadInput(f"{name} is {told}: give a whole number from 0 on")
     return int(value)

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 
+from rollbook.producers import given
 from rollbook.producers.redaction.policy import Redaction
 from rollbook.producers.sending.outbox import Outbox
 from rollbook.producers.updates.recording import Recorder, StepArrays
+from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.common import Header, LearnerRef
 from rollbook.schemas.records.payload import StepRecording
+from rollbook.schemas.types import called
 
 
 class Recorders:
@@ -49,11 +52,21 @@ class Recorders:
         return bool(self.ranks)
 
     def record(self, step_id: int, step: StepArrays, rank: int | None = None) -> None:
-        """Queue the recording of a rank's share of an optimizer step; by default of this process's rank."""
-        self._of(self._rank if rank is None else rank).record(step_id, step)
+        """Queue the recording of a rank's share of an optimizer step; by default of this process's rank. What is no
+        rank is told as a recording that failed: a commit names the ranks, and must not fail for it."""
+        try:
+            of = self._of(given.whole(self._rank if rank is None else rank, "rank"))
+        except BadInput as error:
+            self._of(self._rank).spoil(error)
+        else:
+            of.record(step_id, step)
 
     def record_again(self, recording: StepRecording) -> None:
         """Queue what was recorded of a step in another update, which this one takes the place of."""
+        if not isinstance(recording, StepRecording):
+            problem = f"recording is {called(recording)}, and must be a StepRecording: give one that was read back"
+            self._of(self._rank).spoil(BadInput(problem))
+            return
         self._of(recording.rank).record_again(recording)
 
     def seal(self) -> None:

@@ -141,10 +141,10 @@ class Recorder:
             data = encode(recording)
             self._recorded.append((step_id, self._outbox.payload(PayloadBytes(self._update_id, data))))
         except RollbookError as error:
-            self._spoil(error)
+            self.spoil(error)
         except Exception as error:  # whatever was handed over: it must not reach the optimizer's loop
             problem = f"step {step_id} of update {self._update_id} cannot be recorded ({type(error).__name__}: {error})"
-            self._spoil(BadInput(f"{problem}: hand over what StepArrays asks for"))
+            self.spoil(BadInput(f"{problem}: hand over what StepArrays asks for"))
 
     def seal(self) -> None:
         """Publish that all recordings of this rank are written; once, and only when there is one for each step."""
@@ -178,7 +178,8 @@ class Recorder:
 
         self._outbox.publish_after(handles, build)
 
-    def _spoil(self, error: RollbookError) -> None:
+    def spoil(self, error: RollbookError) -> None:
+        """Tell of a recording that is lost: the rank stays unsealed."""
         self._spoiled = True
         self._outbox.lose(error)
 

@@ -114,3 +114,22 @@ def test_a_recording_that_fails_costs_the_seal_and_not_the_training(
     assert "rank 0 of update" in str(errors[1])
     assert [one.outcome for one in run.decisions("Commit")] == [Outcome.ACCEPTED]
     assert run.decisions("RecordingSealed") == []
+
+
+@pytest.mark.parametrize("rank", ["1", -1, True, [1], 2**63])
+def test_what_is_no_rank_costs_the_seal_and_not_the_commit(run: World, rank: Any) -> None:
+    errors: list[RollbookError] = []
+    with Trainer(run.settings, run.run_id, "learner-0", options=Options(on_error=errors.append)) as trainer:
+        trainer.start()
+        (trajectory_id,) = run.group(1)
+        with trainer.update(rollout_id=5) as update:
+            update.claim(POLICY, max_groups=1, wait_s=60)
+            (loaded,) = update.load()
+            update.admit({trajectory_id: loaded.log_probs}, POLICY)
+            update.start()
+            update.record_step(update.step([trajectory_id]), step_of(trajectory_id), rank=rank)
+            update.record_again("recording")  # type: ignore[arg-type]
+        assert trainer.may_export
+    assert re.match("rank is .*: give a whole number from 0 on", str(errors[0]))
+    assert str(errors[1]) == "recording is a str, and must be a StepRecording: give one that was read back"
+    assert [one.outcome for one in run.decisions("Commit")] == [Outcome.ACCEPTED]
