@@ -44,6 +44,10 @@ class Options:
     redaction: Redaction = field(default_factory=Redaction)
 
     def __post_init__(self) -> None:
+        if self.on_error is not None and not callable(self.on_error):
+            raise BadInput(f"Options: on_error is {called(self.on_error)}, it must be a function of one error")
+        if not isinstance(self.redaction, Redaction):
+            raise BadInput(f"Options: redaction is {called(self.redaction)}, it must be a Redaction(...)")
         for name in ("max_events", "max_bytes"):
             value = getattr(self, name)
             if type(value) is not int or value < 1:
@@ -54,6 +58,13 @@ class Options:
                 raise BadInput(
                     f"Options: {name} is {value!r}, it must be seconds from {_SHORTEST_S:g} to {_LONGEST_S:g}"
                 )
+
+
+def checked(options: Options | None) -> Options:
+    """The options, or those by default. Raises BadInput."""
+    if options is not None and not isinstance(options, Options):
+        raise BadInput(f"options is {called(options)}, and must be an Options: give Options(...)")
+    return options or Options()
 
 
 class Client:
@@ -75,9 +86,7 @@ class Client:
         self._settings = given.settings(settings)
         self._run_id = run_id
         self._source = source
-        if options is not None and not isinstance(options, Options):
-            raise BadInput(f"options is {called(options)}, and must be an Options: give Options(...)")
-        self._options = options or Options()
+        self._options = checked(options)
         self._redaction = self._options.redaction
         check_identifiers(self._header())  # a bad name or run id is refused before anything is opened
         self._connection = Connection(

@@ -197,4 +197,5 @@ class Coordinator(Client):
         return self._command(RunClosed(header=self._header(), text=self._redaction.text(text)))
 
     def _reports_of(self, worker_id: str) -> Reports:
+        worker_id = given.a(str, worker_id, "ActivationAck", "worker_id")
         return self._reports.setdefault(worker_id, Reports(worker_id, self._incarnation))

@@ -77,10 +77,10 @@ class Trainer(Client):
         source = Source(kind=SourceKind.TRAINER, id=learner_id)
         self._on_unavailable = given.one_of(OnUnavailable, on_unavailable, "on_unavailable")
         self._drift_gate = given.one_of(DriftGate, drift_gate, "drift_gate")
+        self._enforcement = given.one_of(Enforcement, enforcement, "enforcement")
         self._lease_ms = given.whole(lease_ms, "lease_ms")
         self._rank = given.whole(rank, "rank")
         super().__init__(settings, run_id, source, options, commands=True, verdicts=verdicts)
-        self._enforcement = enforcement
         self._learner_id = learner_id
         self._incarnation = new_id() if incarnation is None else incarnation
         self._learner: LearnerRef | None = None
@@ -310,6 +310,7 @@ class Trainer(Client):
     def _make_update(self, update_id: str, rollout_id: int, renew_every_s: float | None) -> Update:
         self._check()
         every_s = self._lease_ms / 1000 / RENEWALS_A_LEASE if renew_every_s is None else renew_every_s
+        every_s = given.seconds(every_s, "renew_every_s")
         needs_admission = self._drift_gate is DriftGate.REQUIRED
         return Update(
             self, update_id, rollout_id, needs_admission=needs_admission, rank=self._rank, renew_every_s=every_s

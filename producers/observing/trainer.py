@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 from rollbook.infra.settings import Settings
 from rollbook.producers import given
 from rollbook.producers.arrays import Whole, real
-from rollbook.producers.clients.client import Options
+from rollbook.producers.clients.client import Options, checked
 from rollbook.producers.clients.trainer import Trainer
 from rollbook.producers.identity import new_id, now_ms
 from rollbook.producers.observing.facts import Facts
@@ -61,7 +61,7 @@ class ObservingTrainer:
         self._incarnation = incarnation or new_id()
         self._renew_every_s = given.whole(lease_ms, "lease_ms") / 1000 / RENEWALS_A_LEASE
         self._rank = given.whole(rank, "rank")
-        self._options = options or Options()
+        self._options = checked(options)
         self._verdicts = Verdicts()
         # An update that nobody holds any more is over, whether it was committed or not: it is not renewed for ever.
         self._updates: WeakValueDictionary[str, Facts] = WeakValueDictionary()
@@ -98,7 +98,8 @@ class ObservingTrainer:
 
     def close(self, deadline_s: float | None = None) -> None:
         """Give what is queued so long to arrive; what does not is counted as lost."""
-        self._observer.close(self._options.close_timeout_s if deadline_s is None else deadline_s)
+        deadline_s = self._options.close_timeout_s if deadline_s is None else deadline_s
+        self._observer.close(given.seconds(deadline_s, "deadline_s"))
 
     def __enter__(self) -> "ObservingTrainer":
         return self

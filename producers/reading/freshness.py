@@ -12,6 +12,7 @@ import time
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from rollbook.infra.settings import Settings, Topic
+from rollbook.producers import given
 from rollbook.producers.reading.follower import Follower
 from rollbook.producers.reading.reader import partition_count, watermarks
 from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode_as
@@ -32,11 +33,11 @@ class FreshnessReader(Follower):
     was read last stays, `age_s` grows and `fault` says why."""
 
     def __init__(self, settings: Settings, run_id: str) -> None:
+        self._settings = given.settings(settings)
         super().__init__(
             settings, "freshness reader", gone="the freshness reader is closed: use it inside its with block"
         )
-        self._settings = settings
-        self._run_id = run_id
+        self._run_id = given.a(str, run_id, "FreshnessSnapshot", "run_id")
         self._topic = settings.topic(Topic.FRESHNESS)
         self._read: FreshnessSnapshot | None = None
         self._read_at = 0.0

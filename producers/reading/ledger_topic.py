@@ -7,6 +7,7 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.ledger.keys import parse_key
+from rollbook.producers import given
 from rollbook.producers.reading.reader import committed_consumer, partition_count, watermarks
 from rollbook.schemas.codec import decode
 from rollbook.schemas.errors import EnvironmentFault
@@ -27,7 +28,8 @@ def read_states(settings: Settings, run_id: str, kinds: frozenset[str], *, deadl
 
 
 def _rows(settings: Settings, run_id: str, deadline_s: float) -> Iterator[tuple[bytes, bytes | None]]:
-    topic = settings.topic(Topic.LEDGER)
+    topic = given.settings(settings).topic(Topic.LEDGER)
+    given.a(str, run_id, "LearnerStarted", "run_id")
     consumer = committed_consumer(settings)
     end = time.monotonic() + deadline_s
     try:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from rollbook.infra.settings import Settings
+from rollbook.producers import given
 from rollbook.producers.reading.fetch import Fetcher, Place
 from rollbook.schemas.payload_io import join
 from rollbook.schemas.records.common import PayloadRef
@@ -14,7 +15,8 @@ _SKIP = 8
 
 def read_payload(settings: Settings, ref: PayloadRef, *, deadline_s: float = DEADLINE_S) -> bytes:
     """The bytes of one payload. Raises PayloadLost, PayloadCorrupt or EnvironmentFault."""
-    with Fetcher(settings) as fetcher:
+    given.a(PayloadRef, ref, "PayloadRef", "ref")
+    with Fetcher(given.settings(settings)) as fetcher:
         return read_payloads(fetcher, [ref], deadline_s=deadline_s)[0]
 
 

@@ -167,7 +167,7 @@ class Update(Leaving):
         """
         self._exchange.check_all_read()
         given.a(Mapping, current_log_probs, "Admit", "current_log_probs")  # type: ignore[type-abstract]
-        published: dict[str, Evidence] = {one.trajectory_id: one for one in evidence}
+        published = {one.trajectory_id: one for one in given.listed(evidence, "Admit", "evidence")}
         items = admit_items({**published, **self._loaded}, current_log_probs)
         if keep_log_probs:
             refs = self._desk.deliver(current_payloads(self._desk.run_id, self._update_id, current_log_probs))

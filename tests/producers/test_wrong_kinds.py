@@ -11,15 +11,19 @@ import torch
 from rollbook.infra.settings import Settings
 from rollbook.producers import (
     Coordinator,
+    FreshnessReader,
     ObservedRow,
     ObservingTrainer,
+    Options,
     Reward,
     RewardService,
     RolloutWorker,
     SegmentArrays,
     Trainer,
+    current_epoch,
     given,
     new_identity,
+    read_payload,
 )
 from rollbook.producers.arrays import Field, real, reals, token_ids
 from rollbook.producers.clients.reward import _token_bytes
@@ -28,6 +32,7 @@ from rollbook.producers.updates.holdings import check_listed
 from rollbook.producers.updates.phase import Phase, remedy
 from rollbook.producers.updates.update import Update
 from rollbook.schemas.errors import RollbookError
+from rollbook.schemas.records.common import PayloadRef
 from rollbook.schemas.records.reward import DiscardReason
 from rollbook.schemas.records.rollout import FinishReason
 from rollbook.schemas.records.run import Admission, Artifact, ArtifactKind, DriftGate, InitialPolicy, LagUnit
@@ -201,6 +206,7 @@ COMMANDED: list[tuple[Callable[[Coordinator], object], str]] = [
     (lambda c: c.quarantine("t0", "why"), "trajectory_ids: it is a str, and must be a list"),
     (lambda c: c.activate(1, 0), "policy: it is an int, and must be a PolicyRef"),  # type: ignore[arg-type]
     (lambda c: c.activate(POLICY, None), "expected_active_version: it is None, and must be an int"),  # type: ignore[arg-type]
+    (lambda c: c.acknowledge(["w0"], POLICY), "worker_id: it is a list, and must be a str"),  # type: ignore[arg-type]
     (lambda c: configured(c, max_lag="2"), "Admission: field max_lag: it is a str, and must be an int"),
     (lambda c: configured(c, max_lags=2), "Admission: field max_lags: there is no such field"),  # not: unchanged limits
     (
@@ -237,6 +243,9 @@ def test_what_a_trainer_is_given(broker: str) -> None:
                     trainer.update(number)  # type: ignore[arg-type]
             with pytest.raises(RollbookError, match="handle: it is a str, and must be an UpdateHandle"):
                 trainer.adopt("{}")  # type: ignore[arg-type]
+            for every_s in ("5", -1, float("nan")):  # else no lease is kept, and nobody hears of it
+                with pytest.raises(RollbookError, match=r"renew_every_s is .*, and must be seconds from 0 on"):
+                    trainer.update(0, renew_every_s=every_s)  # type: ignore[arg-type]
             update = trainer.update(np.int64(0))
             for call, said in OF_AN_UPDATE:
                 with pytest.raises(RollbookError, match=said):
@@ -250,12 +259,51 @@ def test_what_a_trainer_is_given(broker: str) -> None:
         ({"lease_ms": "5"}, "lease_ms is a str: give a whole number from 0 on"),
         ({"lease_ms": -1}, "lease_ms is -1: give a whole number from 0 on"),
         ({"rank": None}, "rank is None: give a whole number from 0 on"),
+        ({"rank": 2**63}, "rank is too large: give a whole number from 0 on"),
     ],
 )
 def test_options_of_trainers(kind: type[Any], options: dict[str, Any], said: str) -> None:
     """Before anything is connected: no broker is needed to be told."""
     with pytest.raises(RollbookError, match=said):
         kind(Settings("127.0.0.1:1"), "run-0", "l0", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"redaction": "drop"}, "redaction is a str, it must be a Redaction"),
+        ({"redaction": None}, "redaction is None, it must be a Redaction"),
+        ({"on_error": 3}, "on_error is an int, it must be a function of one error"),
+    ],
+)
+def test_options_of_all_clients(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(RollbookError, match=said):
+        Options(**options)
+
+
+def test_what_else_a_trainer_is_made_of() -> None:
+    nowhere = Settings("127.0.0.1:1")
+    for options in ({}, {"max_events": 5}):
+        with pytest.raises(RollbookError, match="options is a dict, and must be an Options"):
+            ObservingTrainer(nowhere, "run-0", "l0", options=options)  # type: ignore[arg-type]
+    with pytest.raises(RollbookError, match="enforcement is gated: give one of gate, observe"):
+        Trainer(nowhere, "run-0", "l0", enforcement="gated")  # type: ignore[arg-type]
+
+
+READ: list[tuple[Callable[[Any], object], str]] = [
+    (lambda settings: FreshnessReader("x", "run-0"), "settings is a str"),  # type: ignore[arg-type]
+    (lambda settings: FreshnessReader(settings, 5), "run_id: it is an int"),  # type: ignore[arg-type]
+    (lambda settings: current_epoch("x", "run-0", "l0"), "settings is a str"),  # type: ignore[arg-type]
+    (lambda settings: current_epoch(settings, None, "l0"), "run_id: it is None"),  # type: ignore[arg-type]
+    (lambda settings: read_payload(settings, "ref"), "ref: it is a str, and must be a PayloadRef"),  # type: ignore[arg-type]
+    (lambda settings: read_payload(None, PayloadRef.trusted()), "settings is None"),  # type: ignore[arg-type]
+]
+
+
+def test_what_readers_are_given() -> None:
+    for read, said in READ:
+        with pytest.raises(RollbookError, match=said):
+            read(Settings("127.0.0.1:1"))
 
 
 def test_what_a_trainer_does_without_a_broker_is_one_of_three() -> None:
@@ -279,6 +327,7 @@ OF_AN_UPDATE: list[tuple[Callable[[Update], object], str]] = [
     (lambda u: u.claim(0, 8), "policy: it is an int, and must be a PolicyRef"),  # type: ignore[arg-type]
     (lambda u: u.reserve("t0", POLICY), "items: it is a str, and must be a list"),  # type: ignore[arg-type]
     (lambda u: u.reserve(["t0"], POLICY), "items.0: it is a str, and must be a ReserveItem"),  # type: ignore[list-item]
+    (lambda u: u.admit({}, POLICY, evidence=None), "evidence: it is None, and must be a list"),  # type: ignore[arg-type]
     (lambda u: u.admit([[-1.0]], POLICY), "current_log_probs: it is a list, and must be a Mapping"),  # type: ignore[arg-type]
     (lambda u: u.commit(expected_ranks=2), "expected_ranks: it is an int, and must be a list"),  # type: ignore[arg-type]
     (lambda u: u.start(), "is new, this needs one that is open: call update.claim"),
