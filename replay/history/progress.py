@@ -1,8 +1,12 @@
 """Progress of long work: a bar where a person looks, nothing elsewhere."""
 
+import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from types import FrameType
 
 from rich.console import Console
 from rich.live import Live
@@ -13,10 +17,34 @@ from rich.text import Text
 Watch = Callable[[str, int, int], None]
 """Told what is being done, how much of it is done, and how much there is."""
 
+_ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_SHOWN_CURSOR = b"\x1b[?25h\n"
+
 
 def is_seen(console: Console) -> bool:
     """Whether a person looks there: colours that are forced into a pipe (`FORCE_COLOR`) make no terminal of it."""
     return console.is_terminal and console.file.isatty()
+
+
+@contextmanager
+def _cursor_comes_back() -> Iterator[None]:
+    """What moves on a terminal hides its cursor; a signal that ends the process would leave it so."""
+
+    def end(number: int, _: FrameType | None) -> None:
+        with suppress(OSError):  # the terminal is gone
+            os.write(sys.stderr.fileno(), _SHOWN_CURSOR)
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
+    is_ours = threading.current_thread() is threading.main_thread()  # others may not ask for signals
+    taken = [one for one in _ENDING if is_ours and signal.getsignal(one) is signal.SIG_DFL]
+    for one in taken:
+        signal.signal(one, end)
+    try:
+        yield
+    finally:
+        for one in taken:
+            signal.signal(one, signal.SIG_DFL)
 
 
 @contextmanager
@@ -34,7 +62,8 @@ def progress() -> Iterator[Watch]:
         TimeElapsedColumn(),
     )
     # What is printed meanwhile goes above the bar, but into the file or pipe where there is one.
-    with Progress(*columns, console=console, transient=True, redirect_stdout=sys.stdout.isatty()) as bar:
+    bars = Progress(*columns, console=console, transient=True, redirect_stdout=sys.stdout.isatty())
+    with _cursor_comes_back(), bars as bar:
         tasks: dict[str, TaskID] = {}
 
         def watch(what: str, done: int, total: int) -> None:
@@ -56,5 +85,6 @@ def busy(what: str) -> Iterator[None]:
         yield
         return
     line = Spinner("dots", Text(f"{what} ..."))
-    with Live(line, console=console, transient=True, redirect_stdout=sys.stdout.isatty()):
+    shown = Live(line, console=console, transient=True, redirect_stdout=sys.stdout.isatty())
+    with _cursor_comes_back(), shown:
         yield

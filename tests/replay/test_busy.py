@@ -2,6 +2,7 @@
 
 import os
 import pty
+import signal
 import subprocess
 import sys
 
@@ -27,3 +28,21 @@ def test_a_terminal_is_told_what_is_done_and_the_answer_is_the_same(command: str
     assert (seen.returncode, seen.stdout) == (quiet.returncode, quiet.stdout)
     assert f"{told}{bundle}" in os.read(ours, 65_536).decode()
     os.close(ours)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+@pytest.mark.parametrize("what", ["busy('working')", "progress()"])
+def test_a_signal_that_ends_it_shows_the_cursor_again(what: str, number: signal.Signals) -> None:
+    script = (
+        "import resource, signal; from rollbook.replay.history.progress import busy, progress\n"
+        "resource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
+        f"with {what}:\n    signal.raise_signal({int(number)})"
+    )
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm"}
+    ended = subprocess.run([sys.executable, "-c", script], stderr=theirs, env=environment, check=False)
+    os.close(theirs)
+    said = os.read(ours, 65_536)
+    os.close(ours)
+    assert ended.returncode == -number
+    assert said.rfind(b"\x1b[?25h") > said.rfind(b"\x1b[?25l") >= 0
