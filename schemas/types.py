@@ -100,10 +100,18 @@ class Part(BaseModel):
         def __delattr__(self, name):
             raise _unchanging(type(self), name)
 
+        def copy(self, *, update=None, deep=False):
+            """pydantic's name of old for `model_copy`, which checked nothing."""
+            return self.model_copy(update=update, deep=deep)
+
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """The record with other values, checked as those of a new one are: pydantic's own checks neither names nor
         values. `deep` is as good as not, since nothing in a record changes. Raises ContractViolation."""
-        return type(self)(**{**vars(self), **(update or {})})
+        if update is None:
+            update = {}
+        if not isinstance(update, Mapping) or not all(isinstance(name, str) for name in update):
+            raise ContractViolation(type(self).__name__, "update", "it must be a dict of values by their fields' names")
+        return type(self)(**{**vars(self), **update})
 
     @classmethod
     def trusted(cls, **fields: Any) -> Self:

@@ -266,6 +266,14 @@ def test_a_copy_is_checked_as_a_new_one(change: dict[str, Any], path: str, probl
     assert before.model_copy(update={"version": 1}) == make(common.PolicyRef, **POLICY | {"version": 1})
     with pytest.raises(ContractViolation, match=re.escape(f"PolicyRef: field {path}: {problem};")):
         before.model_copy(update=change)
+    with pytest.raises(ContractViolation, match=re.escape(f"PolicyRef: field {path}: {problem};")):
+        before.copy(update=change)  # as pydantic's users of old know it
+
+
+@pytest.mark.parametrize("update", [{1: 2}, [("version", 1)], "version", 3, []])
+def test_a_copy_is_changed_by_a_dict(update: Any) -> None:
+    with pytest.raises(ContractViolation, match="PolicyRef: field update: it must be a dict of values by their fields"):
+        make(common.PolicyRef, **POLICY).model_copy(update=update)
 
 
 def test_what_nobody_checked_is_not_written_as_another_number() -> None:
