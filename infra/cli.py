@@ -2,7 +2,7 @@
 its first moment on. What it does is in `infra/command.py`.
 """
 
-import signal
+import _signal as signal  # type: ignore[import-not-found]  # of the interpreter: `signal` itself brings enumerations
 import sys
 
 

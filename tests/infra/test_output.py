@@ -105,3 +105,9 @@ def test_an_interruption_while_it_is_imported_is_quiet() -> None:
         _, told = started.communicate(timeout=60)
         assert "rollbook/infra" not in told, told  # the interpreter itself may be interrupted before it comes to us
         assert started.returncode in (0, 130, -signal.SIGINT)
+
+
+def test_nothing_that_takes_time_is_imported_before_an_interruption_is_in_order() -> None:
+    script = "import sys; known = set(sys.modules); import rollbook.infra.cli; print(*set(sys.modules) - known)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) <= {"rollbook", "rollbook.infra", "rollbook.infra.cli", *sys.builtin_module_names}
