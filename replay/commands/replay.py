@@ -7,7 +7,7 @@ or less than the bundle promises, which is not a pass.
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -165,13 +165,15 @@ def replay_command(
             raise BadInput("--chain takes whole bundles: leave out --step, --sample, --group and --batch")
         with progress() as told:
             found = replay_chain(bundle, rollout, selection, album.watch, kernels, told)
+        _tell(chain_json(found) if as_json else partial(print_chain, found))
         album.write(*(Shown(link.report, link.handovers) for link in found.links))
-        _answer(found.verdict, chain_json(found) if as_json else partial(print_chain, found))
+        raise typer.Exit(EXIT_CODES[found.verdict])
     with busy(f"replaying {visible(bundle)}"):
         read = cohort.read_cohort(locate(bundle, wanted(step, rollout)))
         report = replay_cohort(read, selection, watch=album.watch(), kernels=kernels)
-    album.write(Shown(report))
-    _answer(report.verdict, replay_json(report) if as_json else partial(print_replay, report))
+    _tell(replay_json(report) if as_json else partial(print_replay, report))
+    album.write(Shown(report))  # last: where it cannot be written the answer is told all the same
+    raise typer.Exit(EXIT_CODES[report.verdict])
 
 
 def _only(targets: Sequence[str]) -> Path:
@@ -184,12 +186,11 @@ def _only(targets: Sequence[str]) -> Path:
     return Path(targets[0])
 
 
-def _answer(verdict: Verdict, answer: str | Callable[[Console], None]) -> NoReturn:
+def _tell(answer: str | Callable[[Console], None]) -> None:
     if isinstance(answer, str):
         typer.echo(answer)
     else:
         answer(_console())
-    raise typer.Exit(EXIT_CODES[verdict])
 
 
 def _console() -> Console:

@@ -14,7 +14,7 @@ class Album:
     """The pictures of one or several bundles for the page at `path`; with None nothing is taken and nothing written.
 
     Raises `EnvironmentFault` at once where the plotting library is missing, and `BadInput` where the page would destroy
-    something, and not after the work.
+    something or cannot be, and not after the work.
     """
 
     path: Path | None

@@ -20,7 +20,7 @@ from rollbook.replay.report.beside import details, heading
 from rollbook.replay.stages.stage import Unit
 from rollbook.replay.stages.table import STAGES
 from rollbook.replay.wholefile import replace_file
-from rollbook.schemas.errors import BadInput
+from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.schemas.text import plural, visible
 
 _START = b"<!doctype html"
@@ -61,9 +61,15 @@ class Shown:
 
 def spare(path: Path) -> None:
     """Raises `BadInput` where a page at `path` would destroy something: a file of a bundle, whose numbers may exist
-    nowhere else, or any other that is no page. An empty one, a device and a pipe are taken."""
+    nowhere else, or any other that is no page; and where it could not be. An empty one, a device and a pipe are
+    taken."""
     target = path.resolve()
     try:
+        if not target.parent.is_dir() or target.is_dir():
+            raise BadInput(
+                f"cannot write the page {visible(path)}: it is a folder, or lies in none; name a file in a folder that "
+                "there is"
+            )
         bundle = next((one for one in target.parents if any((one / name).is_file() for name in _OF_BUNDLE)), None)
         if bundle is not None:
             raise BadInput(
@@ -81,12 +87,12 @@ def spare(path: Path) -> None:
 
 def write_page(path: Path, reports: Sequence[Shown], pictures: Sequence[Sequence[Picture]]) -> None:
     """The page of some bundles in the order of their training, each with its pictures. Replaces the file at `path` as a
-    whole, the one that a link there names. Raises `BadInput` where it cannot be written."""
+    whole, the one that a link there names. Raises `EnvironmentFault` where it cannot be written."""
     text = page(reports, pictures)
     try:
         replace_file(path, text)
     except OSError as error:
-        raise BadInput(f"cannot write the page {visible(path)}: {error.strerror}; check the path") from None
+        raise EnvironmentFault(f"cannot write the page {visible(path)}: {error.strerror}; give another place") from None
 
 
 def page(reports: Sequence[Shown], pictures: Sequence[Sequence[Picture]]) -> str:

@@ -250,11 +250,19 @@ def test_a_step_that_is_masked_throughout_passes(tmp_path: Path) -> None:
     assert replayed(bundle)[0].verdict == "pass"
 
 
-def test_a_page_that_cannot_be_written_is_bad_input(tmp_path: Path) -> None:
-    target = tmp_path / "no" / "answer.html"
-    result = CliRunner().invoke(app, ["replay", str(FIXTURES / "full-k1"), "--html", str(target)])
-    assert isinstance(result.exception, BadInput)
-    assert "cannot write the page" in str(result.exception)
+def test_a_page_that_can_be_nowhere_is_bad_input_before_the_work(tmp_path: Path) -> None:
+    for target in (tmp_path / "no" / "answer.html", tmp_path):
+        result = CliRunner().invoke(app, ["replay", "no-bundle", "--html", str(target)])
+        assert isinstance(result.exception, BadInput)
+        assert "cannot write the page" in str(result.exception)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full")
+def test_where_a_page_does_not_fit_the_answer_is_told_all_the_same() -> None:
+    result = CliRunner().invoke(app, ["replay", str(FIXTURES / "full-k1"), "--html", "/dev/full"])
+    assert isinstance(result.exception, EnvironmentFault)
+    assert "cannot write the page /dev/full: No space left" in str(result.exception)
+    assert "loss.policy" in result.stdout
 
 
 @pytest.mark.parametrize("inside", ["manifest.json", "COMPLETE", "answer.html", "payloads/kl.pt", "payloads/new.html"])
