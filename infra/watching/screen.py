@@ -109,14 +109,17 @@ class Keys:
 
 def show(console: Console, seen: Callable[[], Seen], interval_s: float) -> None:
     """Until q is pressed. A new size of the window has a frame at once."""
-    with Keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
-        happened = Happened.NOTHING
-        while happened is not Happened.QUIT:
-            live.update(drawn(console, seen(), console.height, keys.hint), refresh=True)
-            happened = keys.wait(interval_s)
-            if happened is Happened.RESIZED:
-                time.sleep(_SETTLE_S)
-    keys.end_by_signal()
+    keys = Keys()
+    try:
+        with keys, Live(console=console, screen=True, auto_refresh=False) as live:
+            happened = Happened.NOTHING
+            while happened is not Happened.QUIT:
+                live.update(drawn(console, seen(), console.height, keys.hint), refresh=True)
+                happened = keys.wait(interval_s)
+                if happened is Happened.RESIZED:
+                    time.sleep(_SETTLE_S)
+    finally:  # also where the terminal took nothing any more, since it was closed
+        keys.end_by_signal()
 
 
 def drawn(console: Console, seen: Seen, height: int, hint: str = "") -> Group:

@@ -171,6 +171,19 @@ def test_however_it_ends_the_terminal_is_in_order(ends: Callable[[Terminal], Non
         assert "\x1b[?25h" in shown.said
 
 
+def test_a_terminal_that_is_closed_ends_it_by_its_signal() -> None:
+    """Though the last frame can be taken off no screen."""
+    ours, theirs = pty.openpty()
+    asked, environment = command(Settings(f"127.0.0.1:{free_port()}"), RUN)
+    process = subprocess.Popen(asked, env=environment, preexec_fn=lambda: _log_in(theirs))
+    os.close(theirs)
+    said = b""
+    while b"waiting" not in said:
+        said += os.read(ours, 65_536)
+    os.close(ours)
+    assert process.wait(20) == -signal.SIGHUP
+
+
 def _log_in(terminal: int) -> None:
     """As a shell in a window does, whatever whoever started the tests ignores."""
     os.login_tty(terminal)
