@@ -49,7 +49,7 @@ def replace_file(path: Path, text: str) -> None:
     try:
         partial.write_text(text, encoding="utf-8")
         partial.replace(target)
-    except OSError:
+    except BaseException:  # Ctrl-C, too
         with suppress(OSError):
             partial.unlink(missing_ok=True)
         raise

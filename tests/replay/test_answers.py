@@ -25,6 +25,7 @@ from rollbook.replay.html.page import Shown, page
 from rollbook.replay.html.pictures import MAX_COLUMNS, MAX_ROWS, Gallery, Picture, picture_of
 from rollbook.replay.stages.stage import DEFAULT_TOLERANCE
 from rollbook.replay.stages.table import STAGES
+from rollbook.replay.wholefile import replace_file
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.tests.replay.reseal import FIXTURES, Json, edit_bundle
 
@@ -255,6 +256,16 @@ def test_a_page_that_can_be_nowhere_is_bad_input_before_the_work(tmp_path: Path)
         result = CliRunner().invoke(app, ["replay", "no-bundle", "--html", str(target)])
         assert isinstance(result.exception, BadInput)
         assert "cannot write the page" in str(result.exception)
+
+
+def test_an_interrupted_page_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        replace_file(tmp_path / "answer.html", "<!doctype html>")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is full")
