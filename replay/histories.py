@@ -30,7 +30,6 @@ from rollbook.replay.engine.selection import Selection
 from rollbook.replay.history.arguments import Place, path_of, paths_of, texts_of
 from rollbook.replay.history.export import Exported, export
 from rollbook.replay.history.file import FileLog
-from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.records import records
 from rollbook.replay.history.source import StoredRecord
@@ -39,6 +38,7 @@ from rollbook.replay.materialize.form import Form
 from rollbook.replay.materialize.materialize import Told, materialize
 from rollbook.replay.materialize.report import MaterializeReport
 from rollbook.replay.materialize.walk import wanted_of
+from rollbook.replay.progress import Watch
 from rollbook.replay.prove.asked import Asked
 from rollbook.replay.prove.proof import Proof
 from rollbook.replay.prove.prove import OfPolicy, prove

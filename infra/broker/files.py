@@ -19,7 +19,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeE
 
 from rollbook.infra.broker.lock import Jar, KafkaLock, read_lock
 from rollbook.infra.settings import cache_dir
-from rollbook.replay.history.progress import is_seen
+from rollbook.replay.progress import is_seen
 from rollbook.schemas.errors import EnvironmentFault
 from rollbook.schemas.text import visible
 

@@ -17,7 +17,7 @@ from rollbook.infra.broker.files import broker_files
 from rollbook.infra.broker.training import train
 from rollbook.infra.looking.show import print_json
 from rollbook.infra.settings import DEFAULT_BOOTSTRAP_SERVERS
-from rollbook.replay.history.progress import busy
+from rollbook.replay.progress import busy
 from rollbook.schemas.text import visible
 
 app = typer.Typer(

@@ -7,7 +7,7 @@ import typer
 from rollbook.infra.looking.checklist import Verdict, missing, read_checklist
 from rollbook.infra.looking.place import place_of_run
 from rollbook.infra.looking.show import print_json, print_table
-from rollbook.replay.history.progress import progress
+from rollbook.replay.progress import progress
 from rollbook.schemas.errors import AnswerNo
 from rollbook.schemas.text import plural, visible
 

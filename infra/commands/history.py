@@ -18,8 +18,8 @@ from rollbook.replay.histories import open_history
 from rollbook.replay.history.container import ANCHOR, AnchorNote, Section
 from rollbook.replay.history.export import Exported, empty_of
 from rollbook.replay.history.options import RunOnly, TargetTexts
-from rollbook.replay.history.progress import Watch, progress
 from rollbook.replay.history.source import StoredRecord
+from rollbook.replay.progress import Watch, progress
 from rollbook.schemas.codec import Decoded, UndecodableRecord, unwrap
 from rollbook.schemas.errors import AnswerNo, BadInput
 from rollbook.schemas.registry import RECORDS

@@ -15,7 +15,7 @@ from rollbook.infra.looking.ledger_page import print_ledger
 from rollbook.infra.looking.place import Place, place_of_run
 from rollbook.infra.looking.show import SHOWN, print_json
 from rollbook.infra.output import sleep_while_read
-from rollbook.replay.history.progress import progress
+from rollbook.replay.progress import progress
 from rollbook.schemas.errors import AnswerNo, BadInput
 from rollbook.schemas.records.decision import Outcome
 from rollbook.schemas.records.ledger import TrajectoryStatus

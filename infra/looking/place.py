@@ -8,9 +8,9 @@ from rollbook.infra.settings import Settings, Topic
 from rollbook.processors.ledger.fold import STRAYS
 from rollbook.replay.history.decisions import DecisionLog
 from rollbook.replay.history.kafka import KafkaLog
-from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import LogSource
 from rollbook.replay.history.watched import WatchedLog
+from rollbook.replay.progress import Watch
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.partition import partition_of
 from rollbook.schemas.text import visible

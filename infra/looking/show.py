@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from rollbook.replay.history.progress import is_seen
+from rollbook.replay.progress import is_seen
 from rollbook.schemas.records.common import LearnerRef
 from rollbook.schemas.text import visible
 

@@ -16,9 +16,9 @@ from rollbook.replay.audit.ledger import NotHere
 from rollbook.replay.audit.lookup import Lookup, Written
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.narrowed import narrowed_to
-from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import Bounds, LogSource
+from rollbook.replay.progress import Watch
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.partition import partition_of
 from rollbook.schemas.text import plural, visible

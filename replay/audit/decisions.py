@@ -10,9 +10,9 @@ from rollbook.processors.ledger.fold import CHAIN_BYTES, Folded, Ledger, NewerFo
 from rollbook.processors.ledger.store import NO_CHAIN
 from rollbook.replay.audit.findings import Finding, FindingKind
 from rollbook.replay.history.decisions import DecisionLog, NotADecision
-from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import Bounds, LogSource, OutOfRange, StoredRecord, place_of
 from rollbook.replay.history.strays import is_stray
+from rollbook.replay.progress import Watch
 from rollbook.schemas.codec import ContractViolation, UndecodableRecord, decode, decode_as, encode
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.records.common import Lifecycle

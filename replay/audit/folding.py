@@ -14,9 +14,9 @@ from rollbook.replay.audit.findings import Finding, FindingKind, Findings
 from rollbook.replay.audit.ledger import Kept, NotHere, read_ledger
 from rollbook.replay.history.decisions import Decided, DecisionLog
 from rollbook.replay.history.file import FileLog
-from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import Bounds, LogSource, StoredRecord, place_of
 from rollbook.replay.history.strays import is_stray
+from rollbook.replay.progress import Watch
 
 _SETTLES_S = 5.0
 """How long the partitions of a transaction may take to show it, one after the other."""

@@ -12,9 +12,9 @@ from rollbook.replay.audit.decisions import Stretch
 from rollbook.replay.audit.ledger import rows_of
 from rollbook.replay.history.container import AnchorNote
 from rollbook.replay.history.export import Exported, export
-from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import LogSource
+from rollbook.replay.progress import Watch
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.schemas.text import visible
 

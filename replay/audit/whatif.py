@@ -32,8 +32,8 @@ from rollbook.replay.audit.decisions import Derived, Deriver, Differs, Stretch
 from rollbook.replay.audit.findings import unfit
 from rollbook.replay.audit.rules import Instead
 from rollbook.replay.audit.whatif_report import UNMEASURED, Count, Rules, RunWhatIf, Stage, WhatIfReport
-from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import LogSource
+from rollbook.replay.progress import Watch
 from rollbook.schemas.records.decision import ItemDecision, Outcome
 from rollbook.schemas.records.ledger import RunConfig, UpdateState, UpdateStatus
 from rollbook.schemas.records.run import Admission, DriftGate

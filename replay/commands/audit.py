@@ -12,7 +12,7 @@ from rollbook.replay.audit.report import check_page, keep, lines, plain
 from rollbook.replay.audit.rules import Instead, parse_instead
 from rollbook.replay.histories import open_history
 from rollbook.replay.history.options import Heads, RunOnly, TargetTexts
-from rollbook.replay.history.progress import progress
+from rollbook.replay.progress import progress
 from rollbook.schemas.errors import BadInput
 
 app = typer.Typer(help="Derive every decision of a history again.")

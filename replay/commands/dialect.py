@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rollbook.replay.bundle.reading import cohort
-from rollbook.replay.history.progress import busy
+from rollbook.replay.progress import busy
 from rollbook.replay.recognition.bundles import RankDialects, Subject, dialects_of
 from rollbook.replay.recognition.search import Match
 from rollbook.schemas.text import visible

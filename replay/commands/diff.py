@@ -8,7 +8,7 @@ import typer
 from rollbook.replay.diff.report import lines, plain
 from rollbook.replay.diff.result import DiffVerdict
 from rollbook.replay.histories import diff
-from rollbook.replay.history.progress import progress
+from rollbook.replay.progress import progress
 
 EXIT_CODES = {DiffVerdict.SAME: 0, DiffVerdict.DIFFERENT: 1, DiffVerdict.NOT_COMPARABLE: 4}
 

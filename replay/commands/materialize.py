@@ -14,10 +14,10 @@ from rollbook.replay.bundle.model import Redaction
 from rollbook.replay.bundle.redaction import DEFAULT_REDACTION, Redactor, check_policy
 from rollbook.replay.histories import open_history
 from rollbook.replay.history.options import TargetTexts
-from rollbook.replay.history.progress import progress
 from rollbook.replay.materialize.form import BundleFormat, Form
 from rollbook.replay.materialize.report import MEANING, MaterializeReport, Problem, Written, plain
 from rollbook.replay.materialize.walk import Wanted, wanted_of
+from rollbook.replay.progress import progress
 from rollbook.schemas.errors import AnswerNo, BadInput
 from rollbook.schemas.text import plural, visible
 

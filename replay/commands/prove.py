@@ -8,8 +8,8 @@ import typer
 
 from rollbook.replay.histories import open_history
 from rollbook.replay.history.options import Heads, OneRun, TargetTexts
-from rollbook.replay.history.progress import progress
 from rollbook.replay.history.targets import only_run
+from rollbook.replay.progress import progress
 from rollbook.replay.prove.asked import read_asked
 from rollbook.replay.prove.report import lines, plain
 from rollbook.schemas.errors import BadInput

@@ -20,10 +20,10 @@ from rollbook.replay.engine.installed import installed
 from rollbook.replay.engine.locate import locate, wanted
 from rollbook.replay.engine.result import Verdict
 from rollbook.replay.engine.selection import Selection, stage_of
-from rollbook.replay.history.progress import busy, progress
 from rollbook.replay.history.targets import is_history
 from rollbook.replay.html.album import Album
 from rollbook.replay.html.page import Shown
+from rollbook.replay.progress import busy, progress
 from rollbook.replay.report.as_json import chain_json, inspect_json, replay_json, validation_json
 from rollbook.replay.report.as_text import print_chain, print_inspected, print_replay, print_validation
 from rollbook.replay.stages.table import STAGES

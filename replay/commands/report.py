@@ -8,8 +8,8 @@ import typer
 
 from rollbook.replay.histories import open_history
 from rollbook.replay.history.options import OneRun, TargetTexts
-from rollbook.replay.history.progress import progress
 from rollbook.replay.history.targets import only_run
+from rollbook.replay.progress import progress
 from rollbook.replay.survivorship.keep import check_page, keep
 from rollbook.replay.survivorship.text import lines, plain
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from rollbook.replay.engine.result import Verdict
 from rollbook.replay.engine.selection import Selection
 from rollbook.replay.histories import open_history
-from rollbook.replay.history.progress import progress
+from rollbook.replay.progress import progress
 from rollbook.replay.updates.replayed import Total, UpdateOutcome
 from rollbook.replay.updates.report import lines, plain, plain_summary, summary, why_no_pass
 from rollbook.schemas.errors import BadInput

@@ -9,10 +9,10 @@ from rollbook.infra.settings import Settings
 from rollbook.replay.diff.compare import Pair
 from rollbook.replay.diff.result import DiffReport, Findings, Left, NotCompared
 from rollbook.replay.diff.update import UpdateOf, update_of
-from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import LogSource
 from rollbook.replay.materialize.report import NotWritten
 from rollbook.replay.materialize.walk import Made, Wanted, walk
+from rollbook.replay.progress import Watch
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ from rollbook.replay.history.container import ANCHOR, AnchorNote, Contents, Sect
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.narrowed import narrowed_to
 from rollbook.replay.history.ofrun import is_of_run
-from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.ranges import OffsetRange, check_apart
 from rollbook.replay.history.referenced import Referenced
 from rollbook.replay.history.source import Bounds, LogSource, StoredRecord, read_there
 from rollbook.replay.history.together import resolved_together
+from rollbook.replay.progress import Watch
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 from rollbook.schemas.partition import partition_of
 from rollbook.schemas.text import visible

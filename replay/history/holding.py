@@ -10,9 +10,9 @@ from rollbook.infra.settings import Topic
 from rollbook.replay.history.container import Contents, topic_of
 from rollbook.replay.history.export import watched
 from rollbook.replay.history.file import FileLog, contents_at
-from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import Bounds, StoredRecord
 from rollbook.replay.history.strays import is_stray
+from rollbook.replay.progress import Watch
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.partition import partition_of
 from rollbook.schemas.text import visible

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from rollbook.replay.history.export import watched
 from rollbook.replay.history.joined import joined
 from rollbook.replay.history.ofrun import is_of_run
-from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import Bounds, StoredRecord
 from rollbook.replay.history.targets import Targets
+from rollbook.replay.progress import Watch
 
 
 def records(of: Targets, watch: Watch = lambda *_: None) -> Iterator[StoredRecord]:

@@ -12,10 +12,10 @@ from rollbook.infra.settings import Settings, Topic
 from rollbook.replay.history.export import watched
 from rollbook.replay.history.file import FileLog
 from rollbook.replay.history.kafka import KafkaLog
-from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.referenced import Referenced
 from rollbook.replay.history.restoring import ANEW, OffsetWriter
 from rollbook.replay.history.source import Bounds, StoredRecord
+from rollbook.replay.progress import Watch
 from rollbook.schemas.errors import BadInput, EnvironmentFault
 
 _WRITTEN = Topic.LIFECYCLE, Topic.PAYLOADS

@@ -14,9 +14,9 @@ from rollbook.replay.history.held import Held
 from rollbook.replay.history.holding import files_of, run_of
 from rollbook.replay.history.kafka import KafkaLog
 from rollbook.replay.history.known import check_known
-from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.ranges import OffsetRange, check_apart, looks_like_range, parse_range
 from rollbook.replay.history.source import LogSource
+from rollbook.replay.progress import Watch
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.text import visible
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import Bounds, LogSource, StoredRecord
+from rollbook.replay.progress import Watch
 
 _EVERY = 1_000
 

@@ -4,9 +4,9 @@ first record to the last decision there is, since seals and roll-backs come late
 from dataclasses import dataclass, field
 
 from rollbook.replay.history.decisions import DecisionLog
-from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import Bounds
 from rollbook.replay.materialize.rollbacks import Commits, Undone
+from rollbook.replay.progress import Watch
 from rollbook.schemas.records.decision import Decision, Outcome
 
 

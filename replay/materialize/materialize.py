@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import LogSource
 from rollbook.replay.materialize.assemble import Assembled, Ready
 from rollbook.replay.materialize.commits import CommittedUpdate
@@ -13,6 +12,7 @@ from rollbook.replay.materialize.provenance import provenance_path
 from rollbook.replay.materialize.publish import Published, publish
 from rollbook.replay.materialize.report import MaterializeReport, Problem, Written
 from rollbook.replay.materialize.walk import Wanted, walk
+from rollbook.replay.progress import Watch
 
 __all__ = ["Told", "Wanted", "materialize"]
 

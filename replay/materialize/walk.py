@@ -8,7 +8,6 @@ from typing import Generic, TypeVar
 from rollbook.infra.settings import Settings, Topic
 from rollbook.replay.history.decisions import DecisionLog
 from rollbook.replay.history.narrowed import narrowed_to
-from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.replay.history.source import Bounds, LogSource
 from rollbook.replay.history.strays import is_stray
@@ -19,6 +18,7 @@ from rollbook.replay.materialize.evidence import UpdateEvidence
 from rollbook.replay.materialize.form import Form
 from rollbook.replay.materialize.gather import Gatherer
 from rollbook.replay.materialize.report import CannotWrite, NotWritten, Problem
+from rollbook.replay.progress import Watch
 from rollbook.schemas.errors import BadInput
 from rollbook.schemas.partition import partition_of
 

@@ -16,8 +16,8 @@ from rollbook.processors.ledger.fold import Ledger
 from rollbook.replay.audit.chains import Chains, noted_heads
 from rollbook.replay.audit.decisions import Deriver, Differs, Stretch
 from rollbook.replay.audit.whole import check_begun, check_joined
-from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import LogSource
+from rollbook.replay.progress import Watch
 from rollbook.replay.prove.asked import Asked
 from rollbook.replay.prove.members import Member, lineage_of, members_of, named_by
 from rollbook.replay.prove.proof import (

@@ -15,8 +15,8 @@ from rollbook.replay.audit.audit import check_decided
 from rollbook.replay.audit.decisions import Deriver, Differs, Stretch
 from rollbook.replay.audit.findings import unfit
 from rollbook.replay.audit.whole import check_begun, check_joined
-from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import Bounds, LogSource
+from rollbook.replay.progress import Watch
 from rollbook.replay.survivorship.changes import Changes
 from rollbook.replay.survivorship.fates import Fate, Part
 from rollbook.replay.survivorship.result import (

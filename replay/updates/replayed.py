@@ -15,11 +15,11 @@ from rollbook.replay.bundle.writing.inmemory import cohort_of
 from rollbook.replay.engine.chain import ChainDivergence, Link, first_of, linked
 from rollbook.replay.engine.result import Verdict, overall
 from rollbook.replay.engine.selection import Selection
-from rollbook.replay.history.progress import Watch
 from rollbook.replay.history.source import Bounds, LogSource, place_of
 from rollbook.replay.materialize.assemble import Assembled, Ready
 from rollbook.replay.materialize.report import CannotWrite, NotWritten, Problem
 from rollbook.replay.materialize.walk import Made, Wanted, walk
+from rollbook.replay.progress import Watch
 from rollbook.replay.stages.table import STAGES
 
 

@@ -34,7 +34,7 @@ def test_a_terminal_is_told_what_is_done_and_the_answer_is_the_same(command: str
 @pytest.mark.parametrize("what", ["busy('working')", "progress()"])
 def test_a_signal_that_ends_it_shows_the_cursor_again(what: str, number: signal.Signals) -> None:
     script = (
-        "import resource, signal; from rollbook.replay.history.progress import busy, progress\n"
+        "import resource, signal; from rollbook.replay.progress import busy, progress\n"
         "resource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
         f"with {what}:\n    signal.raise_signal({int(number)})"
     )

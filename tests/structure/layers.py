@@ -33,8 +33,8 @@ LAYERS = {
     ),
     "replay": (
         "kernels", "bundle", "dialects", "stages", "bundle.reading", "bundle.writing", "capture", "engine",
-        "recognition", "report", "wholefile", "html", "history", "materialize", "updates", "diff", "audit", "prove",
-        "survivorship", "histories", "commands",
+        "recognition", "report", "wholefile", "html", "progress", "history", "materialize", "updates", "diff", "audit",
+        "prove", "survivorship", "histories", "commands",
     ),
     "infra": (
         "misspelled", "settings", "output", "outcome", "lazy", "mounts", "command", "cli", "topics", "broker",

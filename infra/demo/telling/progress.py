@@ -10,7 +10,7 @@ from rich.text import Text
 from rollbook.infra.demo.config import DemoConfig
 from rollbook.infra.demo.learning.schedule import episodes_due_at
 from rollbook.processors.ledger.verdict import UPDATES_ROLLED_BACK
-from rollbook.replay.history.progress import is_seen
+from rollbook.replay.progress import is_seen
 from rollbook.schemas.records.decision import Decision, Outcome
 
 
