@@ -6,15 +6,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from rollbook.producers.errors import OutOfOrder
 from rollbook.producers.observing.facts import Done, Facts
-from rollbook.producers.sending.command import Command
 from rollbook.producers.trl.clients import REWARDED, Clients, arrived, observed
 from rollbook.producers.trl.facts import Generation, StepFacts
+from rollbook.producers.trl.modes import Gating, Observing
 from rollbook.producers.trl.recording import step_arrays
 from rollbook.producers.trl.resuming import Resumed, Standing, tell_again, train_again
 from rollbook.producers.updates.holdings import UNUSED
 from rollbook.producers.updates.update import Update
 from rollbook.schemas.records.common import PolicyRef
-from rollbook.schemas.records.update import Checkpoint, Disposition, ReserveItem, ReserveMode
+from rollbook.schemas.records.update import Disposition, ReserveItem, ReserveMode
 
 _HIDDEN = "cut_off"
 """Why completions are dropped that TRL hides from its loss (`mask_truncated_completions`)."""
@@ -41,10 +41,9 @@ class Books(Clients):
         """The update is over; these are the weights now."""
 
 
-class GateBooks(Books):
+class GateBooks(Gating, Books):
     """The training waits for the ledger's answers, and trains on nothing else than what they let through."""
 
-    _update: Update | None = None
     _hidden: frozenset[str] = frozenset()
     _ended: Future[None] | None = None
 
@@ -98,21 +97,10 @@ class GateBooks(Books):
             self._ender.shutdown()
             super().close()
 
-    def give_up(self, error: BaseException) -> None:
-        update, self._update = self._update, None
-        if update is not None:
-            update.__exit__(type(error), error, error.__traceback__)
-
     def before_saving(self) -> None:
         self.settle()
         if self._update is not None:
             self._update.renew()
-
-    def saved(self, checkpoint: Checkpoint) -> str:
-        self.settle()
-        # Not Trainer.checkpoint_saved, which knows no weights that hold a part of an open update.
-        self._trainer.ask(Command(self._checkpoint_saved(checkpoint)))
-        return self._trainer.decisions.chain
 
     def _train_again(self, resumed: Resumed, found: Standing) -> str | None:
         return train_again(self._trainer, resumed, found)
@@ -131,10 +119,8 @@ class GateBooks(Books):
         return self._update
 
 
-class ObserveBooks(Books):
+class ObserveBooks(Observing, Books):
     """What the training does is told as facts. Called in a thread of its own, which may wait as long as it likes."""
-
-    _facts: Facts | None = None
 
     def take(self, generation: Generation, update_id: str) -> frozenset[str]:
         self._publish(generation)
@@ -163,15 +149,6 @@ class ObserveBooks(Books):
         facts.commit(self._trainer, Done(tuple(self._steps), self._not_trained))
         arrived(self._trainer)
         self._release(policy, [facts.update_id])
-
-    def give_up(self, error: BaseException) -> None:
-        """A started update stays open: its rows may be in the weights."""
-        self._facts = None
-
-    def saved(self, checkpoint: Checkpoint) -> str:
-        record = self._checkpoint_saved(checkpoint)
-        self._trainer.outbox.publish(lambda _: record)
-        return ""
 
     def _train_again(self, resumed: Resumed, found: Standing) -> str | None:
         update_id = tell_again(self._trainer, resumed, found)

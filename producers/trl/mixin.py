@@ -3,10 +3,10 @@ them computes; only where the ledger refuses a row does that row leave the loss.
 
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from rollbook.producers.trl.callback import Callback
+from rollbook.producers.trl.guard import Guarded
 from rollbook.producers.trl.process import Process
 from rollbook.producers.trl.ranks import Alone, GlooWire, Ranks, Several
 from rollbook.producers.trl.reading import (
@@ -56,7 +56,7 @@ _ROW = "rollbook_row"
 _LOG = logging.getLogger("rollbook.producers")
 
 
-class LedgerMixin(_Trainer):
+class LedgerMixin(Guarded[Process], _Trainer):
     """`Trainer(..., ledger=LedgerRun(settings, "run-1"))`, in each process of the training. The main one alone speaks
     with the ledger. Evaluation is not recorded."""
 
@@ -180,17 +180,6 @@ class LedgerMixin(_Trainer):
             with self._ledger_guard():
                 self._ledger_finish()
 
-    @property
-    def ledger_lost(self) -> int:
-        """In observe mode: how many calls were not told to the ledger, in the main process."""
-        return 0 if self._ledger is None else self._ledger.lost
-
-    @property
-    def ledger_seconds(self) -> float:
-        """Seconds of the training's own thread that the ledger took once it was open (`ledger_opening_seconds`):
-        reading tensors, hashing weights, waiting for the other processes and, in gate mode, for decisions."""
-        return 0.0 if self._ledger is None else self._ledger.seconds
-
     def _ledger_session(self) -> Session:
         run, weights, resumed = self._ledger_run, policy_of(self), None
         if self._ledger_resumes:
@@ -199,18 +188,6 @@ class LedgerMixin(_Trainer):
 
     def _ledger_ranks(self) -> Ranks:
         return Several(GlooWire()) if self.accelerator.num_processes > 1 else Alone()
-
-    @property
-    def _ledger_records(self) -> bool:
-        return self._ledger is not None and not self._ledger.is_over
-
-    @property
-    def _ledger_now(self) -> Process:
-        assert self._ledger is not None, "asked only where something records"
-        return self._ledger
-
-    def _ledger_guard(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._ledger is None else self._ledger.guarded()
 
     def _ledger_take(self, inputs: Sequence[Mapping[str, Any]], output: dict[str, Any]) -> dict[str, Any]:
         process, generated, count = self._ledger_now, self._ledger_generated, len(inputs)

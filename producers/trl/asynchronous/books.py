@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 
 from rollbook.producers.errors import OutOfOrder, Refused, StartAnew
 from rollbook.producers.observing.facts import Done, Facts
-from rollbook.producers.sending.command import Command
 from rollbook.producers.trl.clients import REWARDED, Clients, arrived, observed
 from rollbook.producers.trl.facts import Conditions, Generation, RowFacts, StepFacts
+from rollbook.producers.trl.modes import Gating, Observing
 from rollbook.producers.trl.recording import step_arrays
 from rollbook.producers.trl.resuming import Resumed, Standing
 from rollbook.producers.trl.run import LedgerRun
 from rollbook.producers.updates.update import Update
 from rollbook.schemas.records.common import PolicyRef
 from rollbook.schemas.records.reward import DiscardReason
-from rollbook.schemas.records.update import Checkpoint, ReserveItem, ReserveMode
+from rollbook.schemas.records.update import ReserveItem, ReserveMode
 
 _RANK = 0
 NOTHING: frozenset[str] = frozenset()
@@ -89,14 +89,13 @@ class AsyncBooks(Clients):
         return None
 
 
-class AsyncGateBooks(AsyncBooks):
+class AsyncGateBooks(Gating, AsyncBooks):
     """The training waits for the ledger's answers, and trains on nothing else than what they let through."""
 
     def __init__(
         self, run: LedgerRun, conditions: Conditions, initial: PolicyRef, resumed: Resumed | None = None
     ) -> None:
         super().__init__(run, conditions, initial, resumed)
-        self._update: Update | None = None
         self._committed: dict[str, Update] = {}
         self._activating: Future[frozenset[str]] | None = None
 
@@ -160,22 +159,12 @@ class AsyncGateBooks(AsyncBooks):
         if activating is not None:
             activating.result()
 
-    def saved(self, checkpoint: Checkpoint) -> str:
-        self.settle()
-        self._trainer.ask(Command(self._checkpoint_saved(checkpoint)))
-        return self._trainer.decisions.chain
-
     def close(self) -> None:
         try:
             self.settle()
         finally:
             self._activator.shutdown()
             super().close()
-
-    def give_up(self, error: BaseException) -> None:
-        update, self._update = self._update, None
-        if update is not None:
-            update.__exit__(type(error), error, error.__traceback__)
 
     def _leave(self, update: Update) -> None:
         self._update = None
@@ -188,14 +177,13 @@ class AsyncGateBooks(AsyncBooks):
         return self._update
 
 
-class AsyncObserveBooks(AsyncBooks):
+class AsyncObserveBooks(Observing, AsyncBooks):
     """What the training does is told as facts. Called in a thread of its own, which may wait as long as it likes."""
 
     def __init__(
         self, run: LedgerRun, conditions: Conditions, initial: PolicyRef, resumed: Resumed | None = None
     ) -> None:
         super().__init__(run, conditions, initial, resumed)
-        self._facts: Facts | None = None
         self._ids: tuple[str, ...] = ()
         self._committed: dict[str, Facts] = {}
 
@@ -230,15 +218,6 @@ class AsyncObserveBooks(AsyncBooks):
         numbered = replace(step, generation=self._numbered(step.generation))
         facts.record(self._trainer, step.step_id, step_arrays(numbered))
         facts.seal(self._trainer)
-
-    def saved(self, checkpoint: Checkpoint) -> str:
-        record = self._checkpoint_saved(checkpoint)
-        self._trainer.outbox.publish(lambda _: record)
-        return ""
-
-    def give_up(self, error: BaseException) -> None:
-        """A started update stays open: its rows may be in the weights."""
-        self._facts = None
 
     @property
     def _open(self) -> Facts:

@@ -3,7 +3,6 @@ optimizer step and weight sync, and changes what none of them computes; only wha
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from rollbook.producers.trl.asynchronous.forward import Watched
@@ -11,6 +10,7 @@ from rollbook.producers.trl.asynchronous.reading import arrival_of, conditions_o
 from rollbook.producers.trl.asynchronous.session import AsyncSession
 from rollbook.producers.trl.asynchronous.taps import Packer, Queue
 from rollbook.producers.trl.callback import Callback
+from rollbook.producers.trl.guard import Guarded
 from rollbook.producers.trl.reading import checkpoint_folder, policy_of, resumed_folder
 from rollbook.producers.trl.resuming import resumed_from
 from rollbook.producers.trl.run import LedgerRun, checked
@@ -47,7 +47,7 @@ _BATCH = "rollbook_batch"
 _LOG = logging.getLogger("rollbook.producers")
 
 
-class AsyncLedgerMixin(_Trainer):
+class AsyncLedgerMixin(Guarded[AsyncSession], _Trainer):
     """`Trainer(..., ledger=LedgerRun(settings, "run-1"))`. One process."""
 
     def __init__(self, *args: Any, ledger: LedgerRun, **kwargs: Any) -> None:
@@ -146,29 +146,6 @@ class AsyncLedgerMixin(_Trainer):
         if self._ledger_records:
             with self._ledger_guard():
                 self._ledger_now.stepped()
-
-    @property
-    def ledger_lost(self) -> int:
-        """In observe mode: how many calls were not told to the ledger."""
-        return 0 if self._ledger is None else self._ledger.lost
-
-    @property
-    def ledger_seconds(self) -> float:
-        """Seconds of the training's own thread that the ledger took after the start: reading tensors, hashing weights
-        and, in gate mode, waiting for decisions."""
-        return 0.0 if self._ledger is None else self._ledger.seconds
-
-    @property
-    def _ledger_records(self) -> bool:
-        return self._ledger is not None and not self._ledger.is_over
-
-    @property
-    def _ledger_now(self) -> AsyncSession:
-        assert self._ledger is not None, "asked only where something records"
-        return self._ledger
-
-    def _ledger_guard(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._ledger is None else self._ledger.guarded()
 
     def _ledger_policy(self, version: int) -> PolicyRef:
         return policy_of(self).model_copy(update={"version": version})
