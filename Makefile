@@ -21,7 +21,7 @@ PYTHON_VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_
 READY := $(VENV)/.ready-$(PYTHON_VERSION)
 LOCKS := requirements/bootstrap.lock requirements/dev.lock
 
-PYTEST_ARGS ?= -n 4
+PYTEST_ARGS ?= -n 3
 DEMO_ARGS ?=
 SOAK_ARGS ?=
 

@@ -5,11 +5,11 @@ import pty
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 
 import pytest
 
 from rollbook.tests.replay.reseal import FIXTURES
+from rollbook.tests.replay.screen import read_all
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_a_terminal_is_told_what_is_done_and_the_answer_is_the_same(command: str
     seen = subprocess.run(asked, stdout=subprocess.PIPE, stderr=theirs, env=environment, check=False)
     os.close(theirs)
     assert (seen.returncode, seen.stdout) == (quiet.returncode, quiet.stdout)
-    assert f"{told}{bundle}" in _said(ours).decode()
+    assert f"{told}{bundle}" in read_all(ours).decode()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
@@ -42,15 +42,6 @@ def test_a_signal_that_ends_it_shows_the_cursor_again(what: str, number: signal.
     environment = {**os.environ, "TERM": "xterm"}
     ended = subprocess.run([sys.executable, "-c", script], stderr=theirs, env=environment, check=False)
     os.close(theirs)
-    said = _said(ours)
+    said = read_all(ours)
     assert ended.returncode == -number
     assert said.rfind(b"\x1b[?25h") > said.rfind(b"\x1b[?25l") >= 0
-
-
-def _said(terminal: int) -> bytes:
-    """All of it, to the end: one read has as much as the kernel has passed on by then."""
-    said = b""
-    with suppress(OSError), open(terminal, "rb", buffering=0) as screen:
-        while some := screen.read(65_536):
-            said += some
-    return said

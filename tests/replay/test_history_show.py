@@ -18,6 +18,7 @@ from rollbook.replay.history.export import export
 from rollbook.replay.history.ranges import OffsetRange
 from rollbook.schemas.codec import encode
 from rollbook.schemas.records.ledger import Position
+from rollbook.tests.replay.screen import read_all
 from rollbook.tests.replay.story import DECISIONS, LIFECYCLE, PAYLOADS, SETTINGS, Story
 
 LEDGER = SETTINGS.topic(Topic.LEDGER)
@@ -211,8 +212,7 @@ def test_who_looks_at_the_terminal_while_records_go_elsewhere_sees_how_far_it_is
     terminal, other_end = os.openpty()
     done = subprocess.run([*COMMAND, file, "--json"], stdout=subprocess.PIPE, stderr=other_end, text=True, check=False)
     os.close(other_end)
-    shown = os.read(terminal, 65_536).decode()
-    os.close(terminal)
+    shown = read_all(terminal).decode()
     assert f"{LIFECYCLE}:0:0-{story.end}" in shown
     assert f"{story.end}/{story.end}" in shown
     assert len(done.stdout.splitlines()) == len(list(map(json.loads, done.stdout.splitlines()))) > story.end
